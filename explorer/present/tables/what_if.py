@@ -61,10 +61,12 @@ class Line:
         return self.errors if self.errors is not None and self.errors.complete else None
 
     def figure(self, name: str) -> float | None:
-        """Return a figure of `ErrorMetrics`; None as long as it is not known, or if it is NaN."""
-        if self.known is None:
-            return None
-        value = float(getattr(self.known.metrics, name))
+        """Return a figure of `ErrorMetrics`, or by importance; None while it is not known, or NaN."""
+        known = self.known
+        errors: ErrorMetrics | WeightedErrors | None = None if known is None else known.metrics
+        if known is not None and name in WEIGHTED.names:
+            errors, name = known.weighted, name.removeprefix("weighted_")
+        value = math.nan if errors is None else float(getattr(errors, name))
         return None if math.isnan(value) else value
 
 

@@ -34,6 +34,12 @@ class Measure(IntEnum):
 
     RELATIVE_RMSE = 0
     SQNR = 1
+    WEIGHTED = 2
+
+    @property
+    def figure(self) -> str:
+        """Its name among the figures of a line."""
+        return ("relative_rmse", "sqnr_db", "weighted_relative_rmse")[self]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +66,15 @@ def chart_points(lines: Sequence[Line], measure: Measure) -> list[ChartPoint]:
     """Return the lines whose error is known as points."""
     known: list[tuple[Line, float]] = []
     for line in lines:
-        value = line.figure("relative_rmse" if measure is Measure.RELATIVE_RMSE else "sqnr_db")
+        value = line.figure(measure.figure)
         if value is not None and math.isfinite(line.size.bits_per_weight):
             known.append((line, _height(value, measure)))
     finite = [y for _, y in known if math.isfinite(y)]
-    if measure is Measure.RELATIVE_RMSE:
+    if measure is not Measure.SQNR:
         exact, lost = min(finite, default=-3.0) - _EXACT_DECADES, max(finite, default=0.0)
     else:
         exact, lost = max(finite, default=60.0) + _EXACT_DB, min(finite, default=0.0)
-    best = -math.inf if measure is Measure.RELATIVE_RMSE else math.inf
+    best = -math.inf if measure is not Measure.SQNR else math.inf
     return [
         ChartPoint(
             line,
@@ -138,7 +144,7 @@ _LINE_STEP: Final = 4  # pixels between places of the front that no name may cov
 _MARGIN: Final = 0.08  # of what is shown, at each edge
 _FADED_ALPHA: Final = 150
 _PAPER_ALPHA: Final = 170  # behind a name, so that a line does not strike it through
-_TABLE: Final = what_if_table()
+_TABLE: Final = what_if_table(weighted=True)
 _COLUMNS: Final = ("bits_per_weight", "relative_rmse", "sqnr_db", "rmse", "max_abs_error", "bytes")
 
 
@@ -200,8 +206,7 @@ class WhatIfChart(ThemedPlot):
 
     def sentence(self) -> str:
         best = [point.line for point in sorted(self.points, key=lambda point: point.x)]
-        shown = "sqnr_db" if self.measure is Measure.SQNR else "relative_rmse"
-        bits, error = _TABLE["bits_per_weight"], _TABLE[shown]
+        bits, error = _TABLE["bits_per_weight"], _TABLE[self.measure.figure]
         said = [
             f"{line.title} {error.cell(line)} at {bits.cell(line)} bits per weight"
             for line in best
@@ -219,8 +224,9 @@ class WhatIfChart(ThemedPlot):
     def restyle(self) -> None:
         super().restyle()
         item, colour = self.getPlotItem(), self.colours.text.name()
-        sqnr = self.measure is Measure.SQNR
-        left = "SQNR, dB: more is better" if sqnr else _TABLE["relative_rmse"].title
+        left = _TABLE[self.measure.figure].title
+        if self.measure is Measure.SQNR:
+            left = "SQNR, dB: more is better"
         item.setLabel("bottom", "Bits per weight", color=colour)
         item.setLabel("left", left, color=colour)
         self._draw()
@@ -236,7 +242,7 @@ class WhatIfChart(ThemedPlot):
     # Drawing
 
     def _draw(self) -> None:
-        self.counts.set_logarithmic(self.measure is Measure.RELATIVE_RMSE)
+        self.counts.set_logarithmic(self.measure is not Measure.SQNR)
         self.points = chart_points(self._lines, self.measure)
         self.counts.exact = next((point.y for point in self.points if point.exact), None)
         front = sorted((p for p in self.points if p.line.front), key=lambda point: point.x)

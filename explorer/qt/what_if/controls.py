@@ -13,7 +13,7 @@ from PySide6.QtGui import QHideEvent, QKeyEvent
 from explorer.analysis.recipes.fits import why_no_recipe
 from explorer.analysis.recipes.rules import RECIPES
 from explorer.analysis.rounding import rounding_types
-from explorer.present.tables.errors import FIGURES
+from explorer.present.tables.errors import FIGURES, WEIGHTED
 from explorer.qt.document import Document
 from explorer.qt.theme import Space
 from explorer.qt.weights.work import same_role
@@ -227,7 +227,9 @@ class WhatIfControls(QtWidgets.QWidget):
         self.recipes = TypeChooser(recipes, _recipes_text, self)
         upwards = "Vertical axis"
         self.measure = choice(
-            self, upwards, upwards, *(FIGURES[name].title for name in ("relative_rmse", "sqnr_db"))
+            *(self, upwards, upwards),
+            *(FIGURES[name].title for name in ("relative_rmse", "sqnr_db")),
+            WEIGHTED["weighted_relative_rmse"].title,
         )
         self.use = QtWidgets.QPushButton("Compare with this type", self)
         self.use.setToolTip(

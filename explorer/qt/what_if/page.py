@@ -79,6 +79,8 @@ def basis_text(estimate: WhatIfEstimate) -> str:
             f"The importance matrix has {count} of {total} tensors. It guides the search for "
             "scales, and errors are also shown weighted by it."
         )
+    else:
+        parts.append("No importance matrix: all weights count alike.")
     return " ".join(parts)
 
 
