@@ -460,3 +460,13 @@ def runs_text(numbers: Sequence[int], most: int | None = None) -> str:
 def shape_text(shape: Sequence[int]) -> str:
     """Return a shape, outermost first: ``"2,048 × 640"``; one element without dimensions is 1."""
     return " × ".join(map(integer_text, shape)) or "1"
+
+
+def duration_text(seconds: float) -> str:
+    """Return a time as text: ``"45 s"``, ``"3:05 min"``, ``"2:10 h"``."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02} min"
+    return f"{whole // 3600}:{whole % 3600 // 60:02} h"

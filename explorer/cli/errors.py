@@ -154,6 +154,7 @@ def compare_command(  # noqa: PLR0913 - one for each argument and option
         chosen = _chosen(matching, names, (one, two))
         comparison = Comparison(chosen, importance=matrix, models=(one, two))
         shown = as_json or not output.on_terminal()
+        output.write_to_read([comparison.unread()], workers)
         with output.Progress(comparison.parameters, shown=shown) as line:
             rows = comparison.rows(workers, progress=line.counter("weights"))
             if not as_json:
@@ -206,6 +207,8 @@ def _compare_both(  # noqa: PLR0913, PLR0917 - the options of the command
             for matches, model in zip(chosen, both, strict=True)
         ]
         total = sum(comparison.parameters for comparison in comparisons)
+        unread = [comparison.unread() for comparison in comparisons]
+        output.write_to_read(unread, workers)
         found: list[list[ComparedRow]] = []
         with output.Progress(total) as line:
             for comparison in comparisons:

@@ -73,11 +73,14 @@ def compare_folder(  # noqa: PLR0913 - the options of the command
         if matrix_path is not None:
             matrix = stack.enter_context(open_matrix(options.model_path(matrix_path)))
 
+        unread: list[tuple[int, int]] = []
+
         def measure(model: Model) -> tuple[int, Measure]:
             matches = match_models(original, model).matches
             if not matches:
                 raise ExplorerError("has no tensor that matches one of the original", model.path)
             comparison = Comparison(matches, importance=matrix, models=(original, model))
+            unread.append(comparison.unread())
             return comparison.parameters, lambda report: _errors(comparison, model, workers, report)
 
         own = {file.path.absolute() for file in original.files}
@@ -85,7 +88,10 @@ def compare_folder(  # noqa: PLR0913 - the options of the command
         more = () if matrix is None else WEIGHTED.names
         about = {"folder": folder, "original": original_path, "imatrix": matrix_path}
         notes = [ABOUT_ERRORS]
-        return _show(stack, entries, measure, Source.ERRORS, more, about, notes, files, as_json)
+        begin = lambda: output.write_to_read(unread, workers)  # noqa: E731 - of one expression
+        return _show(
+            *(stack, entries, measure, Source.ERRORS, more, about, notes, files, as_json, begin)
+        )
 
 
 def survey_folder(
@@ -140,6 +146,7 @@ def _show(  # noqa: PLR0913, PLR0917 - what the two commands differ in
     notes: list[str],
     files: output.TableFiles,
     as_json: bool,
+    begin: Callable[[], None] = lambda: None,
 ) -> int:
     """Read all models with one progress, and show one table; what cannot be read has a problem."""
     files.check()
@@ -156,6 +163,7 @@ def _show(  # noqa: PLR0913, PLR0917 - what the two commands differ in
         except ExplorerError as error:
             row = replace(row, problem=error.what)
         rows.append(row)
+    begin()
     done = 0
     with output.Progress(sum(weights for _, weights, _ in works)) as line:
         for place, weights, work in works:

@@ -10,7 +10,7 @@ import numpy as np
 
 from explorer.analysis.columns import Floats, LayerSummaries, Source, Summaries, Summary
 from explorer.present.tables.survey import Metric, SummedUp, sums_record_table
-from explorer.text import integer_text, plain_text
+from explorer.text import bytes_text, duration_text, integer_text, plain_text
 
 OVER_LAYERS: Final = (
     *(
@@ -100,3 +100,20 @@ def summaries_record(found: Summaries, source: Source, *more: str) -> dict[str, 
         "layers": [by_layer.record(one) for one in found.layers],
         "notes": [ABOUT_SUMS],
     }
+
+
+_WEIGHTS: Final = 0.05e9, 0.6e9
+"""Weights that a core compares in a second, by type; a guess around docs/performance.md."""
+
+_DISK: Final = 0.2e9, 3e9
+"""Bytes that a disk reads in a second."""
+
+
+def to_read_text(weights: float, nbytes: float, cores: int) -> str:
+    """Say how long it takes to compare weights, and how many bytes that reads."""
+    slow, fast = (
+        max(1, round(max(weights / rate / cores, nbytes / disk)))
+        for rate, disk in zip(_WEIGHTS, _DISK, strict=True)
+    )
+    time = f"{duration_text(fast)} to {duration_text(slow)}" if slow > fast else "a second"
+    return f"about {time}: {bytes_text(round(nbytes))} to read"

@@ -179,6 +179,14 @@ class Comparison:
         reference, candidate = self.models
         return SurveyCache().open_errors(candidate, reference, self._pairs, weigh)
 
+    def unread(self) -> tuple[int, int]:
+        """Return how many weights `rows` compares anew, and the stored bytes that it reads."""
+        with self.known() as cached:
+            left = [match for at, match in enumerate(self.matches) if at not in cached.rows]
+        sides = (view for match in left for view in (match.reference, match.candidate))
+        nbytes = sum(tensor.nbytes for view in sides for tensor in view.tensors)
+        return sum(match.candidate.parameters for match in left), nbytes
+
     def _add(self, match: Match, found: PairRow) -> ComparedRow:
         if found.errors is None:
             return ComparedRow(match, None, found.error)

@@ -61,7 +61,7 @@ class Line:
         return self.errors if self.errors is not None and self.errors.complete else None
 
     def figure(self, name: str) -> float | None:
-        """Return a figure of `ErrorMetrics`, or by importance; None while it is not known, or NaN."""
+        """Return a figure of `ErrorMetrics`, or by importance; None while not known, or NaN."""
         known = self.known
         errors: ErrorMetrics | WeightedErrors | None = None if known is None else known.metrics
         if known is not None and name in WEIGHTED.names:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import isfinite
-from typing import Final
 
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtWidgets import QCheckBox, QComboBox, QProgressBar, QPushButton, QWidget
 
 from explorer.analysis.columns import Source
 from explorer.present.errors import NO_MATRIX
+from explorer.present.survey import to_read_text
 from explorer.present.tables.survey import METRICS, Metric
 from explorer.present.titles import WORST_TENSORS
 from explorer.qt.jobs import all_cores
@@ -20,7 +20,7 @@ from explorer.qt.theme import Space
 from explorer.qt.widgets.building import LINE, NOTE, row
 from explorer.qt.widgets.labels import ElidedLabel, plain_label
 from explorer.qt.widgets.plot_panel import RangeFields
-from explorer.qt.widgets.progress import Pace, duration_text
+from explorer.qt.widgets.progress import Pace
 from explorer.text import bytes_text, counted, integer_text, plain_text
 
 _STEPS = 1000
@@ -180,23 +180,10 @@ def start_text(session: SurveySession) -> str:
     return f"{verb} all tensors ({bytes_text(session.missing_bytes)})"
 
 
-_WEIGHTS: Final = 0.15e9, 0.6e9
-"""Weights that a core compares in a second, by type; a guess around docs/performance.md."""
-
-_DISK: Final = 0.2e9, 3e9
-"""Bytes that a disk reads in a second."""
-
-
 def reading_text(session: SurveySession) -> str:
     """Say how much has to be read, and about how long that takes on this machine."""
-    nbytes, cores = session.missing_bytes, all_cores()
     weights = sum(float(one.parameters[one.missing].sum()) for one in session.comparisons)
-    slow, fast = (
-        max(1, round(max(weights / rate / cores, nbytes / disk)))
-        for rate, disk in zip(_WEIGHTS, _DISK, strict=True)
-    )
-    time = f"{duration_text(fast)} to {duration_text(slow)}" if slow > fast else "a second"
-    return f"The others take about {time}: {bytes_text(nbytes)} to read"
+    return f"The others take {to_read_text(weights, session.missing_bytes, all_cores())}"
 
 
 class TypedRange(QWidget):

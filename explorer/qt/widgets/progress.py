@@ -11,7 +11,7 @@ from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.widgets.building import NOTE, row
 from explorer.qt.widgets.labels import ElidedLabel
 from explorer.quantization.kernel_cache import is_compiling
-from explorer.text import bytes_text, count_text, shorten
+from explorer.text import bytes_text, count_text, duration_text, shorten
 
 _SETTLED_S = 0.2  # a rate of less time says nothing
 _FORESEEABLE_S = 3.0  # and the time that is left nothing before that
@@ -54,16 +54,6 @@ class Pace:
     def forget(self) -> None:
         """Measure from the next report on."""
         self._first = None
-
-
-def duration_text(seconds: float) -> str:
-    """Return a time as text: ``"45 s"``, ``"3:05 min"``, ``"2:10 h"``."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60}:{whole % 60:02} min"
-    return f"{whole // 3600}:{whole % 3600 // 60:02} h"
 
 
 def compiling_text() -> str:

@@ -128,6 +128,7 @@ def test_rows_and_their_total() -> None:
     assert [row.errors is None for row in rows] == [False, False, True]
     assert "cut short" in str(rows[2].problem)
     assert reported[-1] == comparison.parameters == 9
+    assert comparison.unread() == (9, 9 * 4 * 2)
     total = comparison.total()
     assert total.metrics.count == 5
     assert (total.metrics.rmse, total.metrics.mean_error) == (1, 1)

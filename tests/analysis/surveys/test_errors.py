@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from explorer.analysis import compare_tensors, survey_cache
 from explorer.analysis import surveys as survey_run
+from explorer.analysis.errors.compare import Comparison
 from explorer.analysis.errors.pairs import MatchedPair, PairErrors, RoundedPair, WeightsPair
 from explorer.analysis.matching.pairing import match_models
 from explorer.analysis.survey_cache import CachedErrors, SurveyCache
@@ -289,3 +290,12 @@ def test_an_odd_row_is_read_again(
         database.execute(f"UPDATE results SET value = ?, digest = ?{where}", (content, digest))
     with cache.open_errors(models[1], models[0], pairs[:1], weigh(1)) as kept:
         assert {**kept.rows, **kept.plain} == {}
+
+
+def test_what_is_kept_need_not_be_read(models: tuple[Model, Model]) -> None:
+    _, candidate = models
+    comparison = Comparison(match_models(*models).matches, models=models)
+    nbytes = sum(tensor.nbytes for model in models for tensor in model.tensors.rows)
+    assert comparison.unread() == (candidate.parameters, nbytes)
+    list(comparison.rows())
+    assert comparison.unread() == (0, 0)
