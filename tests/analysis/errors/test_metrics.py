@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from explorer.analysis.errors.metrics import (
     ErrorMetrics,
     RunningErrors,
 )
+from explorer.quantization import dequantize
 
 Weights = NDArray[np.float32]
 
@@ -235,3 +237,21 @@ def test_errors_by_importance_are_those_of_numpy(
     if squares and signal:
         assert weighted.relative_rmse == pytest.approx(math.sqrt(squares / signal), rel=1e-12)
         assert weighted.sqnr_db == pytest.approx(-10 * math.log10(squares / signal), abs=1e-9)
+
+
+def test_weighted_errors_of_what_ggml_makes_are_those_of_numpy() -> None:
+    golden = np.load(Path(__file__).parents[2] / "data" / "encoders_golden.npz", allow_pickle=False)
+    importance = golden["importance"].astype(np.float32).reshape(1, -1)
+    weights = golden["weights"].astype(np.float32).reshape(-1, importance.shape[1])
+    names = [key.removesuffix(".weighted") for key in golden if key.endswith(".weighted")]
+    assert len(names) > 10
+    for name in names:
+        blocks = np.ascontiguousarray(golden[f"{name}.weighted"]).reshape(-1)
+        candidate = dequantize(blocks, name).reshape(weights.shape)
+        columns = ColumnErrors(weights.shape)
+        columns.add(weights.reshape(-1), candidate.reshape(-1), 0)
+        wide = weights.astype(np.float64)
+        squares = (importance * (candidate - wide) ** 2).sum()
+        relative = np.sqrt(squares / (importance * wide**2).sum())
+        found = columns.weighted(importance).relative_rmse
+        assert found == pytest.approx(relative, rel=1e-12), name
