@@ -11,24 +11,17 @@ from typing import Final, TypeVar
 
 import click
 
-from explorer.analysis.columns import (
-    ErrorColumns,
-    Source,
-    Summaries,
-    model_summaries,
-    parameter_shares,
-)
+from explorer.analysis.columns import Source
 from explorer.analysis.errors.compare import ComparedRow, Comparison, TotalErrors
 from explorer.analysis.importance import importance_for, open_matrix
 from explorer.analysis.matching.pairing import Match, Matching, match_models
 from explorer.analysis.requantization import Requantized, requantize
 from explorer.analysis.rounding import rounded_type, rounding_types
 from explorer.cli import options, output
-from explorer.cli.folders import compare_folder
+from explorer.cli.folders import compare_folder, error_sums
 from explorer.errors import ExplorerError
 from explorer.formats import Model, Tensor, open_model
 from explorer.formats.ollama.manifest import is_name
-from explorer.formats.tensors import rows_by_name
 from explorer.formats.weights import Values
 from explorer.present import differences, errors
 from explorer.present.explanations import ABOUT_ERRORS
@@ -163,7 +156,7 @@ def compare_command(  # noqa: PLR0913 - one for each argument and option
                     described, known, rows, needed=files.wanted, longest=_LONGEST_NAME
                 )
             found = list(rows)
-        total, sums = comparison.total(), _sums(two, found)
+        total, sums = comparison.total(), error_sums(two, found)
     files.save(described.names, map(described.flat, found))
     more = [] if matrix_path is None else WEIGHTED.names
     if as_json:
@@ -221,7 +214,7 @@ def _compare_both(  # noqa: PLR0913, PLR0917 - the options of the command
                         )
                     )
                 )
-        sums = [_sums(model, rows) for model, rows in zip(both, found, strict=True)]
+        sums = [error_sums(model, rows) for model, rows in zip(both, found, strict=True)]
     rows = side_rows(*found)
     files.save(SIDES.names, map(SIDES.flat, rows))
     more = [] if matrix_path is None else WEIGHTED.names
@@ -257,19 +250,6 @@ def _worst_first(rows: Iterable[SidesRow]) -> list[SidesRow]:
         return -max((one for one in known if not isnan(one)), default=-1.0)
 
     return sorted(rows, key=loss)
-
-
-def _sums(candidate: Model, rows: Iterable[ComparedRow]) -> Summaries:
-    """Return the errors by role, by layer and of a model, of the rows."""
-    header = candidate.tensors.columns
-    columns = ErrorColumns(len(header))
-    row_of = rows_by_name(header.names)
-    for row in rows:
-        if row.errors is not None:
-            parts = row.match.candidate.tensors
-            places = [row_of[part.name] for part in parts]
-            columns.put(parameter_shares(places, parts), row.errors, row.weighted)
-    return model_summaries(candidate, None, columns)
 
 
 def _paths(given: Sequence[str], root: str | None) -> Iterator[Path]:

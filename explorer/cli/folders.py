@@ -6,7 +6,7 @@ command that was stopped goes on where it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +15,11 @@ from explorer.analysis.columns import (
     ErrorColumns,
     Source,
     StatisticsColumns,
+    Summaries,
     model_summaries,
     parameter_shares,
 )
-from explorer.analysis.errors.compare import Comparison
+from explorer.analysis.errors.compare import ComparedRow, Comparison
 from explorer.analysis.importance import open_matrix
 from explorer.analysis.matching.pairing import match_models
 from explorer.analysis.survey_cache import CachedSurvey, SurveyCache
@@ -111,15 +112,22 @@ def survey_folder(
 def _errors(
     comparison: Comparison, model: Model, workers: int, report: Callable[[int], None]
 ) -> tuple[dict[str, float], ExplorerError | None]:
-    columns, damage = ErrorColumns(len(model.tensors.columns)), None
-    row_of = rows_by_name(model.tensors.columns.names)
-    for row in comparison.rows(workers, progress=report):
-        damage = damage or row.problem
+    rows = list(comparison.rows(workers, progress=report))
+    damage = next((row.problem for row in rows if row.problem is not None), None)
+    return dict(error_sums(model, rows).matrices.figures), damage
+
+
+def error_sums(candidate: Model, rows: Iterable[ComparedRow]) -> Summaries:
+    """Return the errors by role, by layer and of a model, of the rows."""
+    header = candidate.tensors.columns
+    columns = ErrorColumns(len(header))
+    row_of = rows_by_name(header.names)
+    for row in rows:
         if row.errors is not None:
             parts = row.match.candidate.tensors
-            shares = parameter_shares([row_of[part.name] for part in parts], parts)
-            columns.put(shares, row.errors, row.weighted)
-    return dict(model_summaries(model, None, columns).matrices.figures), damage
+            places = [row_of[part.name] for part in parts]
+            columns.put(parameter_shares(places, parts), row.errors, row.weighted)
+    return model_summaries(candidate, None, columns)
 
 
 def _statistics(
