@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
 from explorer.errors import PlanError
@@ -28,6 +29,18 @@ _CONFIRMED: Final = frozenset((
     "mixtral", "olmo3", "phi3", "qwen2", "qwen3", "qwen3_5_text", "qwen3_moe", "qwen3_next",
 ))  # fmt: skip
 """The `model_type`s of which the programs themselves were asked (docs/planner.md)."""
+
+
+_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+    {
+        "gemma3_text": {
+            **{"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256},
+            **{"max_position_embeddings": 131_072, "vocab_size": 262_208, "sliding_window": 4096},
+            **{"rope_local_base_freq": 10_000.0, "tie_word_embeddings": True},
+        }
+    }
+)
+"""`model_type` → what holds where a published config leaves it out. Source: transformers 5.20."""
 
 
 class StoredKind(NamedTuple):
@@ -53,7 +66,10 @@ class Folder:
     ) -> None:
         self.config = config
         inner = config.get("text_config")
-        self.text: Mapping[str, Any] = inner if isinstance(inner, Mapping) else config
+        text = inner if isinstance(inner, Mapping) else config
+        kind = text.get("model_type")
+        defaults = _DEFAULTS.get(kind, {}) if isinstance(kind, str) else {}
+        self.text: Mapping[str, Any] = {**defaults, **text}
         self._names, self._specs = names, specs
 
     @cached_property

@@ -355,7 +355,7 @@ def read_config(model: Model, folder: Folder) -> Hyperparameters:
     Raises:
         PlanError: A value is of the wrong type or absurd.
     """
-    config = _Config(model.config)
+    config = _Config(model.config, folder.text)
     blocks, heads = config.number("L", most=MAX_BLOCKS), config.counts("heads") or (1,)
     kv_heads = config.counts("kv heads") or heads
     if kv_heads is heads:
@@ -386,10 +386,9 @@ def read_config(model: Model, folder: Folder) -> Hyperparameters:
 class _Config:
     """Values of config.json, and of the `text_config` within it, which comes first."""
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
-        inner = config.get("text_config")
-        self._parts = (inner, config) if isinstance(inner, Mapping) else (config,)
-        self._names = ("text_config.", "") if isinstance(inner, Mapping) else ("",)
+    def __init__(self, config: Mapping[str, Any], text: Mapping[str, Any]) -> None:
+        self._parts = text, config
+        self._names = "text_config." if isinstance(config.get("text_config"), Mapping) else "", ""
         self.origins: dict[str, str] = {}
         kind = self.get("model_type")[0]
         if not isinstance(kind, str) or not kind or len(kind) > 100:

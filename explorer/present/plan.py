@@ -227,6 +227,8 @@ def answer(plan: Plan | None, refusal: str = "") -> Answer:
     if not plan.request.h.damage:
         return Answer(level, words, is_open=is_open)
     words = f"Damaged. Planned from its header. {words}"
+    if plan.request.h.is_safetensors:  # parts may be missing, and then what they take is unknown
+        words = f"Damaged: {plain_text(plan.request.h.damage)}."
     return Answer(level, words, damaged=True, is_open=is_open)
 
 

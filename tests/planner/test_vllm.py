@@ -238,6 +238,12 @@ def test_a_model_that_sees_has_exact_weights_and_upper_ends_alone() -> None:
     assert shared == planned(LLAMA, *two, tensor_parallel=2).gpus[0].weights + (2 << 20)
 
 
+def test_what_a_published_config_leaves_out_is_what_transformers_takes() -> None:
+    folder = Folder({"text_config": {"model_type": "gemma3_text", "head_dim": 128}}, (), ())
+    assert (folder.heads, folder.kv_heads, folder.head) == (8, 4, 128)
+    assert folder.ties_output
+
+
 def test_every_formula_gives_its_figure() -> None:
     two = gpu(), gpu(number=1)
     for key in (LLAMA, "granite-4.0-h-tiny|none", "gpt-oss-20b|none"):
@@ -284,6 +290,7 @@ def test_a_missing_shard_is_named(tmp_path: Path) -> None:
     (said,) = (warning for warning in made.warnings if "damaged" in warning)
     assert said.startswith("the model is damaged: b.safetensors: does not exist")
     assert said.endswith("1 tensor of the index should be in it")
+    assert answer(made).sentence.startswith("Damaged: b.safetensors: does not exist")
 
 
 @pytest.mark.parametrize(("profile", "library"), [("mlx", "Metal"), ("transformers", "CUDA")])

@@ -428,6 +428,8 @@ class AnswerBar(QtWidgets.QWidget):
             part.setEnabled(False)  # until it is known whether they still hold
         self._found, self._searched = (), False
         self._search_delay.start()
+        if current.result.plan is None:
+            self.speed.clear()
         if not self._can_search():
             self._show_suggestions((), searched=False)
         self._show_sentence()
