@@ -545,8 +545,9 @@ def _facts(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "Context", plans.sequences_text(plan) + sequences
     if (batch := plan.used("batch")) is not None:
         yield "Batch", integer_text(batch)
-    attention = plans.attention_text(plan)
-    yield "KV cache type", f"{_safe(plan.used('kv_cache_type'))}, flash attention {attention}"
+    known = plan.used("flash_attention") is not None
+    attention = f", flash attention {plans.attention_text(plan)}" if known else ""
+    yield "KV cache type", f"{_safe(plan.used('kv_cache_type'))}{attention}"
     for figure in plans.plan_figures(plan):
         if figure.name != "gpu_layers":
             yield figure.label, exact_text(plans.plan_value(plan, figure.name))

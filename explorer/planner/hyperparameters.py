@@ -373,8 +373,6 @@ def read_config(model: Model, folder: Folder) -> Hyperparameters:
         feed_forward_length=config.number("FF"),
         sliding_window=config.number("window"),
         trained_context=config.number("trained context"),
-        embedding_model=_is_embedding(model.config),
-        vision="vision_config" in model.config,
         file_bytes=sum(file.source.size for file in model.files),
         name=str(model.path),
         origins=config.origins,
@@ -441,13 +439,6 @@ def _lengths(config: _Config) -> tuple[int | None, int | None]:
     head, key = config.get(*_ALTERNATIVES["head"])
     config.origins["Dk"] = config.origins["Dv"] = key if head is not None else f"{key} is absent"
     return (None, None) if head is None else (whole(head, key), whole(head, key))
-
-
-def _is_embedding(config: Mapping[str, Any]) -> bool:
-    """Return whether it makes embeddings: an encoder by its class, without a head for text."""
-    classes = config.get("architectures")
-    names = [name for name in classes if isinstance(name, str)] if isinstance(classes, list) else []
-    return any("Bert" in name and "LMHead" not in name for name in names)
 
 
 def _warnings(blocks: int, folder: Folder) -> Iterator[str]:

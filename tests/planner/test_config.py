@@ -49,7 +49,7 @@ def test_the_language_part_comes_first() -> None:
     text = {**CONFIG, "model_type": "gemma3_text", "head_dim": 32, "sliding_window": 512}
     h = read({"model_type": "gemma3", "hidden_size": 7, "text_config": text, "vision_config": {}})
     assert (h.architecture, h.embedding_length, h.key_length) == ("gemma3_text", 64, 32)
-    assert (h.sliding_window, h.vision) == (512, True)
+    assert h.sliding_window == 512
     assert h.origins["E"] == "config.json text_config.hidden_size"
 
 
