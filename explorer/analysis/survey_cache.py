@@ -30,6 +30,7 @@ import numpy as np
 from explorer import __version__
 from explorer.analysis.errors.metrics import (
     ERROR_PERCENTS,
+    MOST_COLUMN_BYTES,
     ColumnErrors,
     RunningErrors,
     WeightedErrors,
@@ -52,9 +53,9 @@ ImportanceOf: TypeAlias = Callable[[WeightsPair], Values | None]
 """Returns how much the columns of a pair count, float32 [1 or matrices, columns]; None of one that
 no matrix has. It raises an ExplorerError."""
 
-MOST_PART_BYTES: Final = 1 << 20
-"""Most bytes of squares by column that are kept of a pair: those of 65,536 columns, experts'
-together. Others are read again where another matrix is chosen."""
+MOST_PART_BYTES: Final = MOST_COLUMN_BYTES
+"""Most bytes of a picture, or of squares by column: of more columns, weights are read again where
+another matrix is chosen."""
 
 MAX_BYTES: Final = 256 << 20
 """Most bytes of the database."""

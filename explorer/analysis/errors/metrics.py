@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 ERROR_PERCENTS: Final = (50.0, 90.0, 99.0, 99.9)
 """Percentiles of |e|."""
 
+MOST_COLUMN_BYTES: Final = 1 << 20
+"""Most bytes of squares by column that are summed for later: those of 65,536 columns, experts'
+together. A file may have rows of billions."""
+
 _NEARLY_EQUAL: Final = 0.25
 """Square of the relative error up to which the angle is computed from the error itself."""
 

@@ -19,6 +19,7 @@ import numpy as np
 from explorer.analysis.blocks import BlockUnpacker, CodeCounts, code_shares, is_quantized
 from explorer.analysis.errors.kernel_api import KEYS, Work, new_work
 from explorer.analysis.errors.metrics import (
+    MOST_COLUMN_BYTES,
     AllCounts,
     ColumnErrors,
     ErrorMetrics,
@@ -412,13 +413,18 @@ def measure_pair(  # noqa: PLR0913 - all but the pair have a default
         ExplorerError: The two cannot be compared.
     """
     pair.check()
-    by_column = by_column or importance is not None
+    by_column = importance is not None or (by_column and has_few_columns(pair))
     pairs = walk_pairs(pair, workers, check, count_codes=True, by_column=by_column)
     with closing(pairs) as walk:
         for errors in walk:
             if progress is not None and errors.keys is None:
                 progress(errors.count)
     return errors_of(pair, errors, importance, workers, check)
+
+
+def has_few_columns(pair: WeightsPair) -> bool:
+    """Return whether squares by column take little room."""
+    return ColumnErrors(pair.shape).nbytes <= MOST_COLUMN_BYTES
 
 
 def errors_of(

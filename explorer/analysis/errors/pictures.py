@@ -27,7 +27,13 @@ from explorer.analysis.errors.metrics import (
     ErrorMetrics,
     RunningErrors,
 )
-from explorer.analysis.errors.pairs import PairErrors, WeightsPair, errors_of, walk_pairs
+from explorer.analysis.errors.pairs import (
+    PairErrors,
+    WeightsPair,
+    errors_of,
+    has_few_columns,
+    walk_pairs,
+)
 from explorer.analysis.histogram import Histogram
 from explorer.formats.weights import Values
 from explorer.parallel import Check, never
@@ -305,7 +311,8 @@ def picture_errors(
     pair.check()
     counts = AllCounts()
     due = time.monotonic() + _SNAPSHOT_SECONDS
-    pairs = walk_pairs(pair, workers, check, counts=counts, count_codes=True, by_column=True)
+    by_column = importance is not None or has_few_columns(pair)
+    pairs = walk_pairs(pair, workers, check, counts=counts, count_codes=True, by_column=by_column)
     with closing(pairs) as walk:
         for errors in walk:
             start = time.monotonic()

@@ -9,6 +9,8 @@ import pytest
 
 from explorer.analysis import TensorErrors, code_shares, compare_tensors
 from explorer.analysis.errors.compare import Comparison
+from explorer.analysis.errors.pairs import MatchedPair, measure_pair
+from explorer.analysis.errors.pictures import picture_errors
 from explorer.analysis.matching.pairing import Match
 from explorer.analysis.matching.views import TensorView
 from explorer.errors import ExplorerError, FormatError
@@ -148,3 +150,14 @@ def test_codes_by_hand() -> None:
     empty = code_shares(tensor_of("Q4_0", b"", (0,)))
     assert empty is not None
     assert np.isnan(empty.saturated_share)
+
+
+def test_a_row_of_very_many_weights_is_not_summed_by_column() -> None:
+    """A hostile file may have one of billions, and two sums for each would take all memory."""
+    for columns, summed in ((1 << 16, True), (1 << 17, False)):
+        view = TensorView.of(float_tensor(np.ones(columns, np.float32)))
+        pair = MatchedPair(Match(view, view))
+        assert (measure_pair(pair, by_column=True).sums.columns is not None) == summed
+        *_, picture = picture_errors(pair)
+        assert picture.errors is not None
+        assert (picture.errors.sums.columns is not None) == summed
