@@ -222,6 +222,7 @@ def test_damage_is_reported_before_anything_is_read() -> None:
 
 _MEASURE = """
 import sys
+import numpy as np
 from explorer.analysis import tensor_statistics
 from explorer.formats import open_model
 from tests.helpers.memory import most_memory
@@ -231,6 +232,7 @@ def look():
     assert found.count == model.tensors["large"].parameters
     assert found.zeros >= found.count - 256
     assert found.histogram.counts.sum() == found.count
+    assert found.histogram.counts.dtype == np.int64  # 4 Gi zeros in a bin overflow nothing
 
 with open_model(sys.argv[1]) as model:
     tensor_statistics(model.tensors["small"], workers=2)  # loads and compiles
@@ -239,21 +241,13 @@ with open_model(sys.argv[1]) as model:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize(
-    "blocks",
-    [
-        pytest.param(1 << 18, id="64 Mi weights"),
-        pytest.param(
-            1 << 24, id="4 Gi weights", marks=[pytest.mark.slow, pytest.mark.timeout(900)]
-        ),
-    ],
-)
-def test_memory_is_bounded_whatever_the_size(tmp_path: Path, blocks: int) -> None:
-    """A sparse file of Q4_K blocks; a histogram's counters must not overflow either.
+def test_memory_is_bounded_whatever_the_size(tmp_path: Path) -> None:
+    """A sparse file of Q4_K blocks, 256 MiB of weights.
 
     The first block makes a range in which no edge of a bin is at zero: that would take four times
     as long.
     """
+    blocks = 1 << 18
     kind = TENSOR_TYPES["Q4_K"]
     small = TensorSpec("small", (8192 * 256,), 12, bytes(8192 * kind.block_bytes))
     large = TensorSpec("large", (blocks * 256,), 12, random_blocks("Q4_K", 1).tobytes())
@@ -283,13 +277,4 @@ def test_tensors_of_the_real_model(real_model: Path) -> None:
     with open_model(real_model) as model:
         for name in names:
             tensor: Tensor = model.tensors[name]
-            _check(tensor_statistics(tensor, workers=2), tensor.dequantize(), 256)
-
-
-@pytest.mark.network
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_every_tensor_of_the_real_model(real_model: Path) -> None:
-    with open_model(real_model) as model:
-        for tensor in model.tensors.rows:
             _check(tensor_statistics(tensor, workers=2), tensor.dequantize(), 256)

@@ -148,7 +148,7 @@ def test_a_part_that_is_wrong(tmp_path: Path, number: int) -> None:
 @pytest.mark.parametrize("field", _FIELDS)
 def test_a_configuration_of_any_values(tmp_path: Path, field: str) -> None:
     for number, (said, parts) in enumerate(MODELS):
-        for value in _VALUES if number % 3 == 0 else _VALUES[number % 3 :: 3]:
+        for value in _VALUES[number % len(_VALUES) :: 5]:
             path = write(tmp_path / f"{number}", {**said, field: value}, parts)
             told, _ = look(path)
             assert told.isprintable()

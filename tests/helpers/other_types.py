@@ -45,12 +45,6 @@ def write_with_types(model: Model, path: Path, types: Mapping[str, str]) -> Path
     return path
 
 
-def f16_form(model: Model, path: Path) -> Path:
-    """Write a quantized model as it may have been before: its matrices decoded, in F16."""
-    rows = model.tensors.rows
-    return write_with_types(model, path, {one.name: "F16" for one in rows if one.type.quantized})
-
-
 def _bytes(tensor: Tensor, name: str) -> bytes:
     if name == tensor.type.name:
         return tensor.read()

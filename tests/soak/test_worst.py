@@ -6,37 +6,14 @@ The whole table, with all that commands do: `python -m tests.soak.worst`.
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from explorer.errors import ExplorerError
-from explorer.formats import open_model
 from tests.helpers.gguf_writer import small_model
-from tests.helpers.limits import MAX_BYTES, MAX_SECONDS, bounded
+from tests.helpers.limits import MAX_BYTES, MAX_SECONDS
 from tests.helpers.stopwatch import in_time
 from tests.soak.worst import FILES, MOST_BYTES, file_bytes, measure
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "gguf: 40 keys of 90,000 arrays",
-        "json: config: 4,000 fields below 120 keys of 100,000 letters",
-        "json: index: 1,000 names of 20,000 parts",
-        "ollama: 500 layers of 4,000 params",
-    ],
-)
-def test_what_once_took_long(tmp_path: Path, name: str) -> None:
-    path = FILES[name](tmp_path)
-
-    def look() -> None:
-        with suppress(ExplorerError), open_model(path):
-            pass
-
-    bounded(look)
-
 
 _ACTIONS = {
     ("survey", "gguf: 90,000 empty tensors"): (2 * MAX_SECONDS, MAX_BYTES),

@@ -13,17 +13,22 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import resource
-import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
+from explorer.cli.main import main as command_line
+from explorer.errors import ExplorerError
+from explorer.formats import open_model
 from tests.helpers.gguf_writer import (
     ARRAY,
     F32,
@@ -37,6 +42,7 @@ from tests.helpers.gguf_writer import (
     small_model,
 )
 from tests.helpers.limits import MAX_BYTES, MAX_SECONDS
+from tests.helpers.memory import most_memory
 from tests.helpers.ollama_store import OllamaStore
 from tests.helpers.safetensors_writer import safetensors_bytes, tensors_bytes
 
@@ -44,7 +50,6 @@ MOST_BYTES: Final = 50_000_000
 ACTIONS: Final = ("open", "check", "inspect", "report", "survey")
 SECONDS: Final = 60  # of the processor; an action that takes longer is ended
 
-_ROOT = Path(__file__).resolve().parents[2]
 Build = Callable[[Path], Path]
 
 
@@ -243,6 +248,36 @@ _SAFETENSORS: Mapping[str, Build] = {
         lambda: _entries(1, "t")[:-2] + ',"x":[' + ",".join(["9" * 4000] * 5_000) + "]}}"
     ),
     "50 MB of white space": _safetensors(lambda: b"{}" + b" " * 49_000_000),
+    "8,000,000 empty lists": _safetensors(lambda: '{"a":{"x":[' + "[]," * 8_000_000 + "[]]}}"),
+    "99,000 empty lists": _safetensors(lambda: '{"a":{"x":[' + "[]," * 99_000 + "[]]}}"),
+    "390,000 numbers": _safetensors(lambda: '{"a":{"x":[' + "1234," * 390_000 + "1]}}"),
+    "99,000 texts": _safetensors(lambda: '{"a":{"x":[' + '"ab",' * 99_000 + "1]}}"),
+    "99,000 keys": _safetensors(
+        lambda: '{"a":{"x":{' + ",".join(f'"{i}":{i}' for i in range(99_000)) + "}}}"
+    ),
+    "250,000 keys of one entry": _safetensors(
+        lambda: (
+            '{"a":{'
+            + ",".join(f'"dtype":0,"{i}a":0,"{i}b":0,"{i}c":0,"{i}d":0' for i in range(50_000))
+            + "}}"
+        )
+    ),
+    "brackets": _safetensors(lambda: "[" * 20_000_000),
+    "objects": _safetensors(lambda: '{"a":' * 100_000),
+    "quotes": _safetensors(lambda: '"' * 20_000_000),
+    "beginnings": _safetensors(
+        lambda: '{"a":{"dtype":' + ',"":{"dtype":' * 99_000 + "1" * 20_000_000
+    ),
+    "sorted beginnings": _safetensors(
+        lambda: '{"a":{"data_offsets":[0,1' + ',"":{"data_offsets":[0,1' * 99_000 + "}"
+    ),
+    "one long name": _safetensors(lambda: '{"' + "x" * 24_000_000 + '":1}'),
+    "long text": _safetensors(lambda: "x" * 49_000_000),
+    "emoji": _safetensors(lambda: '{"__metadata__":{"x":"' + "x" * 20_000_000 + '\U0001f600"}}'),
+    "backslashes": _safetensors(lambda: '{"' + "\\\\" * 10_000_000 + '":1}'),
+    "one tensor that json.loads must read": _safetensors(
+        lambda: _entries(1, "true", rest=',"x":0')[:-1] + "," + _entries(98_000, "t{}")[1:]
+    ),
 }
 
 
@@ -416,34 +451,6 @@ FILES: Mapping[str, Build] = {
     for name, build in files.items()
 }
 
-_MEASURE = """
-import json, os, sys, time
-from pathlib import Path
-from explorer.cli.main import main
-from explorer.errors import ExplorerError
-from explorer.formats import open_model
-from tests.helpers.memory import most_memory
-
-def act(action, path, out):
-    if action == "open":
-        try:
-            with open_model(Path(path)) as model:
-                return f"opens, {len(model.problems)} problems"
-        except ExplorerError as error:
-            return error.without_path
-    to = ["-o", out] if action == "report" else []
-    return f"exit code {main([action, path, *to])}"
-
-action, path, harmless, out = sys.argv[1:]
-told = os.dup(1)
-os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-act(action, harmless, out)  # imports and first uses
-said = []
-started = time.process_time()
-nbytes = most_memory(lambda: said.append(act(action, path, out)))
-os.write(told, json.dumps([time.process_time() - started, nbytes, *said]).encode())
-"""
-
 
 @dataclass(frozen=True)
 class Cost:
@@ -454,8 +461,8 @@ class Cost:
     said: str
 
 
-def _limit_seconds() -> None:
-    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+_CLEAN: Final = multiprocessing.get_context("forkserver")
+_CLEAN.set_forkserver_preload(["explorer.cli.main", "explorer.formats", __name__])
 
 
 def measure(  # noqa: PLR0917 - the first four are places
@@ -472,26 +479,45 @@ def measure(  # noqa: PLR0917 - the first four are places
     """
     costs = []
     for _ in range(best_of):
-        done = subprocess.run(
-            [
-                *(sys.executable, "-c", _MEASURE),
-                *(action, str(path), str(harmless), str(cache / "out.html")),
-            ],
-            cwd=_ROOT,
-            env={**os.environ, "GGUF_EXPLORER_CACHE": str(cache)},
-            capture_output=True,
-            text=True,
-            preexec_fn=_limit_seconds,
-            check=False,
-        )
-        if done.returncode:
-            return Cost(float("inf"), 0, done.stderr[-200:] or f"ended with {done.returncode}")
-        costs.append(Cost(*json.loads(done.stdout)))
+        here, there = _CLEAN.Pipe(duplex=False)
+        process = _CLEAN.Process(target=_measured, args=(there, action, path, harmless, cache))
+        process.start()
+        there.close()
+        try:
+            costs.append(here.recv())
+        except EOFError:
+            process.join()
+            return Cost(float("inf"), 0, f"ended with {process.exitcode}")
+        process.join()
         if costs[-1].seconds <= enough[0] and costs[-1].nbytes <= enough[1]:
             break
     return Cost(
         min(cost.seconds for cost in costs), min(cost.nbytes for cost in costs), costs[0].said
     )
+
+
+def _measured(told: Connection, action: str, path: Path, harmless: Path, cache: Path) -> None:
+    """Measure in this process, which does nothing else."""
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+    os.environ["GGUF_EXPLORER_CACHE"] = str(cache)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    report = str(cache / "out.html")
+    _act(action, harmless, report)  # imports and first uses
+    said: list[str] = []
+    started = time.process_time()
+    nbytes = most_memory(lambda: said.append(_act(action, path, report)))
+    told.send(Cost(time.process_time() - started, nbytes, *said))
+
+
+def _act(action: str, path: Path, report: str) -> str:
+    if action == "open":
+        try:
+            with open_model(path) as model:
+                return f"opens, {len(model.problems)} problems"
+        except ExplorerError as error:
+            return error.without_path
+    to = ["-o", report] if action == "report" else []
+    return f"exit code {command_line([action, str(path), *to])}"
 
 
 def file_bytes(path: Path) -> int:

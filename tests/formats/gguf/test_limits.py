@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from explorer.errors import FormatError
 from explorer.formats import open as opening
 from explorer.formats import open_model
 from explorer.formats.gguf.open import open_gguf
-from explorer.formats.limits import MAX_INNER_ARRAYS, MAX_STRING_ELEMENTS
+from explorer.formats.limits import MAX_STRING_ELEMENTS
 from tests.helpers.gguf_writer import (
     ARRAY,
     F32,
@@ -25,8 +24,9 @@ from tests.helpers.gguf_writer import (
     TensorSpec,
     small_model,
 )
-from tests.helpers.limits import MAX_BYTES, MAX_SECONDS, bounded, open_in_a_process
+from tests.helpers.limits import MAX_BYTES, MAX_SECONDS, bounded
 from tests.helpers.stopwatch import in_time
+from tests.soak.worst import measure
 
 _needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -49,55 +49,7 @@ def test_sparse_file_of_20_gib(tmp_path: Path) -> None:
         assert tensor.extents[0].source.read(tensor.offset + tensor.nbytes - 8, 8) == bytes(8)
 
 
-# Row 25 is in test_gguf_split.py. Files as large as the limits allow, in a process of their own:
-
-
-def _many_keys() -> GgufFile:
-    return GgufFile(keys=[(f"key.number.{i}", U8, 1) for i in range(65_000)])
-
-
-def _many_strings() -> GgufFile:
-    return GgufFile(keys=[(f"key.number.{i}", STRING, "some text") for i in range(65_000)])
-
-
-def _one_key_many_times() -> GgufFile:
-    return GgufFile(keys=[("same", U8, 1)] * 65_000)
-
-
-def _many_tensors() -> GgufFile:
-    kinds = (0, 1, 24)
-    return GgufFile(
-        tensors=[
-            TensorSpec(f"blk.{i}.weight", (i + 1, i % 7 + 1), kinds[i % 3], b"", i * 32)
-            for i in range(131_000)
-        ],
-        tail=bytes(32),
-    )
-
-
-def _one_tensor_many_times() -> GgufFile:
-    return GgufFile(tensors=[TensorSpec("same", (8,), 0, b"", 0)] * 131_000, tail=bytes(64))
-
-
-def _crooked_tensors_of_unknown_types() -> GgufFile:
-    return GgufFile(
-        tensors=[TensorSpec(f"t{i}", (8,), i + 43, b"", i) for i in range(131_000)], tail=bytes(64)
-    )
-
-
-def _many_arrays() -> GgufFile:
-    return GgufFile(keys=[(f"k{i}", ARRAY, Array(STRING, ["a", "", "b"])) for i in range(65_000)])
-
-
-def _long_keys() -> GgufFile:
-    return GgufFile(keys=[(b"%d" % i + b"k" * 65_000, U8, 1) for i in range(1000)])
-
-
-def _wide_nested() -> GgufFile:
-    file = GgufFile()
-    count = MAX_INNER_ARRAYS
-    inner = (file.number("I", STRING) + file.count(1) + file.string("")) * count
-    return GgufFile(keys=[("k", ARRAY, Raw(file.number("I", ARRAY) + file.count(count) + inner))])
+# Row 25 is in test_gguf_split.py.
 
 
 def test_arrays_in_arrays_are_counted_over_the_whole_file(tmp_path: Path) -> None:
@@ -121,43 +73,6 @@ def test_strings_are_counted_over_the_whole_file(tmp_path: Path) -> None:
         open_model(path)
 
 
-def _every_second_string_empty() -> GgufFile:
-    file = GgufFile()
-    text = (file.string("") + file.string("a")) * 1_000_000
-    return GgufFile(
-        keys=[("k", ARRAY, Raw(file.number("I", STRING) + file.count(2_000_000) + text))]
-    )
-
-
-@pytest.mark.slow
-@_needs_linux
-@pytest.mark.parametrize(
-    "build",
-    [
-        _many_keys,
-        _many_strings,
-        _one_key_many_times,
-        _many_tensors,
-        _one_tensor_many_times,
-        _crooked_tensors_of_unknown_types,
-        _many_arrays,
-        _long_keys,
-        _wide_nested,
-        _every_second_string_empty,
-    ],
-    ids=lambda build: build.__name__.strip("_"),
-)
-def test_at_the_limits(tmp_path: Path, build: Callable[[], GgufFile]) -> None:
-    harmless = small_model().write(tmp_path / "small.gguf")
-    path = build().write(tmp_path / "limit.gguf")
-    seconds, peak, error = open_in_a_process(path, harmless)
-    print(f"{build.__name__}: {seconds:.2f} s, {peak >> 20} MiB, {error}")  # noqa: T201 - shown with -rP
-    if not in_time(seconds, 2 * MAX_SECONDS):  # what else ran meanwhile may be over
-        seconds, *_ = open_in_a_process(path, harmless)
-    assert in_time(seconds, 2 * MAX_SECONDS), "a loaded machine is allowed twice the time"
-    assert peak <= MAX_BYTES
-
-
 @pytest.mark.slow
 @_needs_linux
 @pytest.mark.parametrize("kind", [STRING, ARRAY, U8, F32])
@@ -168,9 +83,9 @@ def test_a_sparse_file_backs_a_large_array(tmp_path: Path, kind: int) -> None:
     with path.open("wb") as target:
         target.write(GgufFile(keys=[("k", ARRAY, Array(kind, (), (1 << 24) - 1))]).build())
         target.truncate(8 << 30)
-    seconds, peak, _ = open_in_a_process(path, harmless)
-    assert in_time(seconds, 2 * MAX_SECONDS)
-    assert peak <= MAX_BYTES
+    cost = measure("open", path, harmless, tmp_path, best_of=1)
+    assert in_time(cost.seconds, 2 * MAX_SECONDS)
+    assert cost.nbytes <= MAX_BYTES
 
 
 def test_the_collector_rests_while_files_open(

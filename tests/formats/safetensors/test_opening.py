@@ -5,9 +5,6 @@ The verdicts come from the `safetensors` package itself, in the same test.
 
 import json
 import struct
-import time
-import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +19,6 @@ from explorer.formats.model import Model
 from explorer.formats.safetensors.open import SAFETENSORS_TYPES, open_safetensors
 from tests.helpers.rewriting import rewrite
 from tests.helpers.safetensors_writer import entry, safetensors_bytes, tensors_bytes
-from tests.helpers.stopwatch import in_time
 
 LINEAR = settings(
     deadline=None, max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -396,64 +392,3 @@ def test_any_bytes_raise_nothing_else(content: bytes, prefix: bytes, tmp_path: P
     path = tmp_path / "m.safetensors"
     rewrite(path, prefix + content)
     assert_same_verdict(path)
-
-
-def _entries(count: int) -> str:
-    return ",".join(
-        f'"{i}":{{"dtype":"U8","shape":[1],"data_offsets":[{i},{i + 1}]}}' for i in range(count)
-    )
-
-
-# Tens of megabytes each: made by the test that wants one.
-HOSTILE: dict[str, Callable[[], str]] = {
-    "empty lists": lambda: '{"a":{"x":[' + "[]," * 8_000_000 + "[]]}}",
-    "fewer empty lists": lambda: '{"a":{"x":[' + "[]," * 99_000 + "[]]}}",
-    "numbers": lambda: '{"a":{"x":[' + "1234," * 390_000 + "1]}}",
-    "strings": lambda: '{"a":{"x":[' + '"ab",' * 99_000 + "1]}}",
-    "keys": lambda: '{"a":{"x":{' + ",".join(f'"{i}":{i}' for i in range(99_000)) + "}}}",
-    "keys of one entry": lambda: (
-        '{"a":{'
-        + ",".join(f'"dtype":0,"{i}a":0,"{i}b":0,"{i}c":0,"{i}d":0' for i in range(50_000))
-        + "}}"
-    ),
-    "brackets": lambda: "[" * 20_000_000,
-    "objects": lambda: '{"a":' * 100_000,
-    "quotes": lambda: '"' * 20_000_000,
-    "beginnings": lambda: '{"a":{"dtype":' + ',"":{"dtype":' * 99_000 + "1" * 20_000_000,
-    "sorted beginnings": lambda: (
-        '{"a":{"data_offsets":[0,1' + ',"":{"data_offsets":[0,1' * 99_000 + "}"
-    ),
-    "one long name": lambda: '{"' + "x" * 24_000_000 + '":1}',
-    "long text": lambda: "x" * 60_000_000,
-    "emoji": lambda: '{"__metadata__":{"x":"' + "x" * 20_000_000 + '\U0001f600"}}',
-    "many tensors": lambda: "{" + _entries(101_000) + "}",
-    "most tensors": lambda: "{" + _entries(99_000) + "}",
-    "most tensors the slow way": lambda: (
-        '{"true":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":0},' + _entries(99_000) + "}"
-    ),
-    "backslashes": lambda: '{"' + "\\\\" * 10_000_000 + '":1}',
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", HOSTILE)
-def test_hostile_header_costs_little(case: str, tmp_path: Path) -> None:
-    path = tmp_path / "m.safetensors"
-    path.write_bytes(safetensors_bytes(HOSTILE[case]()))
-
-    def attempt() -> None:
-        try:
-            open_safetensors(path).close()
-        except ExplorerError as error:
-            assert len(str(error)) < 1000  # noqa: PT017 - no error is fine too
-
-    start = time.process_time()
-    attempt()
-    seconds = time.process_time() - start
-    tracemalloc.start()
-    attempt()
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    print(f"{case}: {seconds:.2f} s, {peak / 1e6:.0f} MB")  # noqa: T201 - shown when it fails
-    assert peak < 100e6
-    assert in_time(seconds, 3)  # 1 s on an idle machine. Others share this one
