@@ -84,6 +84,7 @@ def traced(tmp_path: Path, code: str, *arguments: Path | str) -> tuple[int, list
         "GGUF_EXPLORER_CACHE": str(tmp_path / "cache"),
         "XDG_CONFIG_HOME": str(tmp_path / "config"),
         "HOME": str(tmp_path),
+        "PYTHONDONTWRITEBYTECODE": "1",  # which Python would write, not the program
     }
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "DBUS_SESSION_BUS_ADDRESS"):
         environment.pop(name, None)
