@@ -84,7 +84,6 @@ def traced(tmp_path: Path, code: str, *arguments: Path | str) -> tuple[int, list
         "GGUF_EXPLORER_CACHE": str(tmp_path / "cache"),
         "XDG_CONFIG_HOME": str(tmp_path / "config"),
         "HOME": str(tmp_path),
-        "PYTHONDONTWRITEBYTECODE": "1",  # which Python would write, not the program
     }
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "DBUS_SESSION_BUS_ADDRESS"):
         environment.pop(name, None)
@@ -97,7 +96,8 @@ def traced(tmp_path: Path, code: str, *arguments: Path | str) -> tuple[int, list
         pytest.skip("strace may not look at processes here")
     lines = [line for line in log.read_text().splitlines() if "(" in line and "SIG" not in line]
     kernels = os.environ.get("NUMBA_CACHE_DIR") or "/none"  # of all tests, guarded likewise
-    ours = (*(f"{tmp_path}/{name}" for name in ("cache", "config", "out")), kernels)
+    compiled = os.environ.get("PYTHONPYCACHEPREFIX") or "/none"  # Python's, see tests/__init__.py
+    ours = (*(f"{tmp_path}/{name}" for name in ("cache", "config", "out")), kernels, compiled)
     elsewhere = [line for line in lines if written(line) and not written(line).startswith(ours)]
     sockets = [line for line in lines if _SOCKET.search(line)]
     return done.returncode, [*sockets, *elsewhere]
