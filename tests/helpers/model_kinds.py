@@ -27,7 +27,8 @@ def _shards(folder: Path) -> Path:
     return first
 
 
-def _safetensors(folder: Path) -> Path:
+def safetensors_model(folder: Path) -> Path:
+    """Write a folder of weights with all that may lie beside them; one file is damaged."""
     write_safetensors(folder, _ARRAYS, model_type="llama")
     for name in ("tokenizer.json", "tokenizer.model", "merges.txt", "README.md", "chat.jinja"):
         (folder / name).write_text("{}")
@@ -63,7 +64,7 @@ def _snapshot(folder: Path) -> Path:
 
 Kind: TypeAlias = Callable[[Path], Path]
 
-KINDS: Final[tuple[Kind, ...]] = (_gguf, _shards, _safetensors, _manifest, _snapshot)
+KINDS: Final[tuple[Kind, ...]] = (_gguf, _shards, safetensors_model, _manifest, _snapshot)
 """Each makes a model below a folder, and returns the path to open."""
 
 

@@ -36,7 +36,7 @@ from explorer.sources.remote.addresses import refuse_all
 from explorer.text import PLAIN, set_notation
 from tests.helpers.descendants import descendants
 from tests.helpers.everywhere import everywhere, settle
-from tests.helpers.model_kinds import KINDS, Kind, digests
+from tests.helpers.model_kinds import digests, safetensors_model
 
 Command = QAction | QAbstractButton
 
@@ -121,17 +121,16 @@ def nothing_noted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.slow
 @pytest.mark.qt_log_ignore("^This plugin does not support grabbing the keyboard$", extend=True)
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_nothing_that_the_window_saves_replaces_a_file_of_a_model(
     qtbot: QtBot,
     make_window: Callable[..., MainWindow],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    kind: Kind,
 ) -> None:
+    """Of a model with files of every sort; for other kinds see `tests/trust/test_model_files.py`."""
     kept = tmp_path / "kept"
     kept.mkdir()
-    window = make_window(kind(kept))
+    window = make_window(safetensors_model(kept))
     window.reveal_tensor(window.documents[0], 0)
     window.panels.references.choose(
         Rounding("BF16")

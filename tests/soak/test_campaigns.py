@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 
@@ -18,7 +19,7 @@ from explorer.formats import Model
 from tests.soak import damage, fuzz
 from tests.soak.resting import AtRest
 from tests.soak.soak import Report
-from tests.soak.targets import make_targets
+from tests.soak.targets import Target, make_targets
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = (
@@ -38,10 +39,14 @@ _MOST_S = 2_000
 _SEED = 1_000  # not that of the campaigns: these cases are others
 
 
+@pytest.fixture(scope="module")
+def targets(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Target]:
+    return make_targets(tmp_path_factory.mktemp("targets"))
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.filterwarnings("error")
-def test_mutated_files(tmp_path: Path, name: str) -> None:
-    targets = make_targets(tmp_path / "seeds")
+def test_mutated_files(tmp_path: Path, targets: Mapping[str, Target], name: str) -> None:
     assert tuple(targets) == NAMES
     result = fuzz.run_cases(targets[name], tmp_path / name, _SEED, range(150))
     assert result.findings == {}
@@ -50,8 +55,8 @@ def test_mutated_files(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_seeds_are_good_files(tmp_path: Path, name: str) -> None:
-    target = make_targets(tmp_path / "seeds")[name]
+def test_the_seeds_are_good_files(tmp_path: Path, targets: Mapping[str, Target], name: str) -> None:
+    target = targets[name]
     for number, seed in enumerate(target.seeds):
         folder = tmp_path / str(number)
         folder.mkdir()
@@ -63,15 +68,17 @@ def test_the_seeds_are_good_files(tmp_path: Path, name: str) -> None:
         fuzz.open_and_look(opened)
 
 
-def test_a_case_is_made_from_its_number_alone(tmp_path: Path) -> None:
-    one, other = (make_targets(tmp_path / name)["gguf"] for name in ("one", "other"))
-    cases = [fuzz.make_case(one, 7, case) for case in range(40)]
+def test_a_case_is_made_from_its_number_alone(
+    tmp_path: Path, targets: Mapping[str, Target]
+) -> None:
+    other = make_targets(tmp_path)["gguf"]
+    cases = [fuzz.make_case(targets["gguf"], 7, case) for case in range(40)]
     assert cases == [fuzz.make_case(other, 7, case) for case in range(40)]
     assert len(set(cases)) == 40
 
 
 def test_what_is_no_error_of_ours_is_a_finding(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, targets: Mapping[str, Target], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def look(path: Path) -> Model:
         if path.stat().st_size % 2:
@@ -79,7 +86,7 @@ def test_what_is_no_error_of_ours_is_a_finding(
         return {}["a key"]  # type: ignore[no-any-return]
 
     monkeypatch.setattr(fuzz, "open_and_look", look)
-    target = make_targets(tmp_path / "seeds")["gguf"]
+    target = targets["gguf"]
     result = fuzz.run_cases(target, tmp_path / "cases", _SEED, range(30))
     (place,) = result.findings
     assert place.startswith("KeyError")
@@ -90,18 +97,10 @@ def test_what_is_no_error_of_ours_is_a_finding(
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs modes of files")
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "foreign code",
-        "link",
-        *[
-            pytest.param(kind, marks=pytest.mark.slow)
-            for kind in (*damage.OF_FILES, *damage.OF_FOLDERS)
-        ],
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["swap", "foreign code", "link", "open folder"])
 def test_a_damaged_cache_gives_the_same_figures(campaign: damage.Campaign, kind: str) -> None:
+    """What makes a file or a folder no longer ours: `tests/test_private_folder.py`."""
     report = damage.Report()
     campaign.damage(_SEED, 1, report, [kind])
     assert report.counts == {kind: 1}
@@ -114,6 +113,7 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> damage.Campaign:
     return damage.Campaign(tmp_path_factory.mktemp("damage"))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs modes of files")
 def test_foreign_code_that_runs_is_a_finding(
     campaign: damage.Campaign, monkeypatch: pytest.MonkeyPatch

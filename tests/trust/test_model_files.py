@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable, Iterator
-from itertools import product
+from itertools import cycle, product
 from pathlib import Path
 
 import click
@@ -75,11 +75,17 @@ def test_the_commands_that_write_are_among_those_tried() -> None:
     assert {("survey", "--csv"), ("compare", "--csv"), ("requantize", "--csv")} <= tried
 
 
-@pytest.mark.parametrize(("command", "option", "needed"), _OPTIONS)
+@pytest.mark.parametrize(
+    ("command", "option", "needed", "kind"),
+    [(*option, kind) for option, kind in zip(_OPTIONS, cycle(KINDS))],
+)
 def test_no_option_replaces_a_file_of_a_model(
-    model: Path, tmp_path: Path, command: str, option: str, needed: list[str]
+    tmp_path: Path, command: str, option: str, needed: list[str], kind: Kind
 ) -> None:
+    """Each option for one kind of model; what decides is asked of every kind below."""
     kept = tmp_path / "kept"
+    kept.mkdir()
+    model = kind(kept)
     before = digests(kept)
     arguments = [str(model) if one == "MODEL" else one for one in needed]
     for file in before:
@@ -88,10 +94,11 @@ def test_no_option_replaces_a_file_of_a_model(
             assert digests(kept) == before, name
 
 
+_READ = {"--original", "--imatrix", "--reference", "--projector", "--base", "--lora", "--draft"}
 _PAIRS = [
     (command, one, other, needed)
     for (command, one, needed), (same, other, _) in product(_OPTIONS, _OPTIONS)
-    if command == same and one != other and "--root" not in {one, other}  # of names only
+    if command == same and one != other and one in _READ and other != "--root"  # of names only
 ]
 
 
