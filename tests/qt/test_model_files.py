@@ -127,7 +127,7 @@ def test_nothing_that_the_window_saves_replaces_a_file_of_a_model(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of a model with files of every sort; for other kinds see `tests/trust/test_model_files.py`."""
+    """Of a model with files of every sort; for other kinds see tests/trust/test_model_files.py."""
     kept = tmp_path / "kept"
     kept.mkdir()
     window = make_window(safetensors_model(kept))
