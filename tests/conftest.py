@@ -19,14 +19,16 @@ if _kernels is not None:  # tests turn the user's cache folder elsewhere, and ne
     os.environ["NUMBA_CACHE_DIR"] = str(_kernels.path)
 
 # Time is bounded by the number of examples: a slow machine is no failure. The suite tries the same
-# examples each time; `pytest --hypothesis-profile=search` tries others.
+# examples each time, so that more of them would find nothing that is new;
+# `pytest --hypothesis-profile=search` tries others.
 settings.register_profile(
     "search",
-    max_examples=100,
+    max_examples=400,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
-settings.register_profile("suite", settings.get_profile("search"), derandomize=True)
+_search = settings.get_profile("search")
+settings.register_profile("suite", _search, max_examples=30, derandomize=True)
 settings.load_profile("suite")
 
 

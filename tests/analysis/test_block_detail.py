@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -428,7 +428,6 @@ def parts(draw: st.DrawFn) -> tuple[TensorPart, np.ndarray]:
 
 
 @given(parts())
-@settings(max_examples=150)
 def test_places_in_a_part_are_those_of_numpy(drawn: tuple[TensorPart, np.ndarray]) -> None:
     part, indices = drawn
     expected = np.full(part.tensor.parameters, -1)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
@@ -46,7 +46,6 @@ def _numpy(
 
 
 @given(_WEIGHTS, st.integers(1, 600))
-@settings(max_examples=60)
 def test_counts_over_the_range_of_the_weights(values: NDArray[np.float32], bins: int) -> None:
     finite = values[np.isfinite(values)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (math.inf, -math.inf)
@@ -70,7 +69,6 @@ def test_small_counters_are_emptied_before_they_overflow(monkeypatch: pytest.Mon
 
 
 @given(_WEIGHTS, st.integers(1, 600), st.floats(-5, 5), st.floats(0, 10))
-@settings(max_examples=60)
 def test_counts_over_a_given_range(
     values: NDArray[np.float32], bins: int, low: float, width: float
 ) -> None:

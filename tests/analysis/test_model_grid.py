@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.analysis.model_grid import Kind, ModelGrid, RoleName, column_of, model_grid
@@ -140,7 +140,6 @@ def test_giving_up() -> None:
         max_size=40,
     )
 )
-@settings(max_examples=60)
 def test_each_tensor_has_one_cell_and_each_cell_its_place(names: list[str]) -> None:
     grid = model_grid(names)
     assert sorted(row for cell in grid.cells for row in cell.rows) == list(range(len(names)))

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from explorer.analysis.recipes.fits import (
@@ -437,7 +436,6 @@ NAMES = st.sampled_from(
 )
 
 
-@examples(max_examples=30)
 @given(
     names=st.lists(st.tuples(NAMES, st.integers(0, 40)), min_size=1, max_size=30),
     columns=st.sampled_from([0, 1, 32, 40, 64, 256, 640]),

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.analysis import SurveyRow, TensorStatistics, tensor_statistics
@@ -261,7 +261,6 @@ _JSON = st.recursive(
 )
 
 
-@settings(max_examples=200)
 @given(data=st.data())
 def test_any_values_with_the_right_digest_are_a_miss_or_figures(
     data: st.DataObject, model: Model, cache: SurveyCache
@@ -404,7 +403,6 @@ def test_slim_statistics_have_no_histogram(model: Model, cache: SurveyCache) -> 
 
 
 @given(st.lists(st.floats(width=32), max_size=20))
-@settings(max_examples=40)
 def test_a_row_keeps_every_bit(values: list[float]) -> None:
     tensor = float_tensor(np.array(values, np.float32))
     found = tensor_statistics(tensor)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -299,7 +299,6 @@ def test_a_pareto_front_by_hand() -> None:
     assert pareto_front([]) == []
 
 
-@settings(max_examples=50)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=12))
 def test_nothing_beats_the_front(points: list[tuple[int, int]]) -> None:
     def beats(one: tuple[int, int], other: tuple[int, int]) -> bool:

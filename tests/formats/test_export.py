@@ -8,7 +8,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.errors import FormatError
@@ -38,7 +38,6 @@ def _read(text: str) -> np.ndarray:
 
 
 @given(st.lists(_BITS, min_size=6, max_size=6))
-@settings(max_examples=100)
 def test_csv_gives_the_same_float32_back(bits: list[int]) -> None:
     values = np.array(bits, "<u4").view("<f4")
     found = _read(_csv(float_tensor(values, (2, 3))))

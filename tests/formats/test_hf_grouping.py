@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.errors import FormatError
@@ -81,7 +81,6 @@ def stored_tensors(draw: st.DrawFn) -> list[Member]:
     return [member(name, draw(st.sampled_from(TYPES)), draw(SHAPES)) for name in names]
 
 
-@settings(max_examples=300, deadline=None)
 @given(stored_tensors(), DECLARED, st.sampled_from(METHODS))
 def test_every_key_is_in_one_place(
     members: list[Member], fields: dict[str, Any], method: str
@@ -94,7 +93,6 @@ def test_every_key_is_in_one_place(
     assert found.used <= set(range(len(members)))
 
 
-@settings(max_examples=200, deadline=None)
 @given(stored_tensors(), DECLARED, st.sampled_from(METHODS))
 def test_modules_that_are_alike_are_what_each_is_alone(
     members: list[Member], fields: dict[str, Any], method: str

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -529,7 +529,6 @@ def any_parts(draw: st.DrawFn) -> dict[str, Part]:
     return parts
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     parts=any_parts(), method=st.sampled_from(["", "fp8", "modelopt", "compressed-tensors", "hqq"])
 )

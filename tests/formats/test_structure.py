@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.errors import FormatError
@@ -285,7 +285,6 @@ def hand_made(
     )
 
 
-@settings(max_examples=120, deadline=None)
 @given(
     st.integers(0, 300),
     st.sampled_from(["gguf", "safetensors", "ollama"]),
@@ -301,7 +300,6 @@ def test_tiles_the_file_whatever_the_model_claims(
     assert_tiles(structure)
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_tiles_a_file_with_changed_bytes(data: st.DataObject) -> None:
     raw = bytearray(example(data.draw(st.sampled_from([1, 2, 3]))).write())

@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.errors import FormatError, SourceError
@@ -56,7 +56,6 @@ def wholes() -> dict[str, tuple[Tensor, np.ndarray]]:
 
 
 @given(st.data())
-@settings(max_examples=60)
 def test_any_slice_is_that_slice_of_the_whole(
     wholes: dict[str, tuple[Tensor, np.ndarray]], data: st.DataObject
 ) -> None:

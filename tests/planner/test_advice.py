@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.errors import PlanError
@@ -43,7 +43,6 @@ def fits(request: PlanRequest, **changes: object) -> bool:
     spread=st.booleans(),
     forced=st.sampled_from([None, 999, 3]),
 )
-@settings(max_examples=60)
 def test_the_largest_context_is_that_of_trying_all(
     h: Hyperparameters, devices: list[Device], window: int, spread: bool, forced: int | None
 ) -> None:

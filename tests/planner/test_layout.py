@@ -8,7 +8,7 @@ from itertools import accumulate
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.errors import PlanError
@@ -39,7 +39,6 @@ ASKED = Settings(context=4096)
     free=st.lists(st.integers(0, 4000), min_size=1, max_size=4),
     data=st.data(),
 )
-@settings(max_examples=300)
 def test_the_search_is_that_of_the_reference(
     layers: list[int], free: list[int], data: st.DataObject
 ) -> None:
@@ -102,7 +101,6 @@ def checked(layout: Layout, h: Hyperparameters) -> Layout:
     asked=random_settings,
     free=st.none() | st.integers(0, 8 * GIB),
 )
-@settings(max_examples=150)
 def test_nothing_gets_lost_and_nothing_but_one_error_is_raised(
     h: Hyperparameters, devices: list[Device], asked: Settings, free: int | None
 ) -> None:

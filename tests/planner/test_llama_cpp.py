@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import settings as examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.errors import PlanError
@@ -210,7 +209,6 @@ def test_of_like_blocks_and_of_like_groups_the_first_few_are_built() -> None:
     assert compute.blocks_to_build("abcdef") == list(range(6))
 
 
-@examples(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), settings=st.builds(dict, _ANY))
 def test_few_of_the_blocks_that_are_alike_take_as_much_as_all(
     golden: _Golden, monkeypatch: pytest.MonkeyPatch, data: st.DataObject, settings: dict[str, Any]
@@ -223,7 +221,6 @@ def test_few_of_the_blocks_that_are_alike_take_as_much_as_all(
     assert found.buffers == whole.buffers
 
 
-@examples(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     data=st.data(),
     contexts=st.lists(st.integers(1, 140_000), min_size=2, max_size=4),
@@ -251,7 +248,6 @@ _BY_WIDTHS = {"cohere2": (5, 3), "llama4": (5, 3), "phi2": (5, 1), "starcoder2":
 """Architecture → how often embedding and network count; else 4 and 3 (docs/planner.md)."""
 
 
-@examples(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     data=st.data(), context=st.integers(128, 200_000), ubatch=st.sampled_from([128, 256, 512, 1024])
 )
@@ -444,7 +440,6 @@ def _damaged_models(draw: st.DrawFn) -> Model:
     return _model(metadata, tensors)
 
 
-@examples(max_examples=40)
 @given(
     _damaged_models(),
     st.builds(

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.errors import SourceError
@@ -224,7 +224,6 @@ def test_no_mixture_of_its_words_breaks_it(text: str) -> None:
         assert all(len(buffer.device) <= 80 for buffer in measured.buffers)
 
 
-@settings(max_examples=30)
 @given(st.lists(st.integers(1, 200), min_size=1, max_size=60))
 def test_any_division_into_pieces_means_the_same(lengths: list[int]) -> None:
     data, pieces, place = samples.OLLAMA_SERVER.encode(), [], 0

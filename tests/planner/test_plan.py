@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 from typing import Any
 
-import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -171,7 +170,6 @@ def test_names_from_files_are_shown_as_plain_text() -> None:
     assert not any("\x1b" in text or "\u202e" in text for text in texts)
 
 
-@hypothesis.settings(max_examples=40)
 @given(random_settings, random_devices(), st.sampled_from([None, Host(GIB), Host(1, 2, 3, True)]))
 def test_inputs_survive_being_saved(
     asked: Settings, devices: list[Device], host: Host | None

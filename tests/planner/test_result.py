@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from explorer.errors import PlanError
 from explorer.planner import Device, Hyperparameters, Settings, plan
@@ -96,7 +96,6 @@ def test_terms_of_each_family(architecture: str, keys: Any, tensor: Any) -> None
 
 
 @given(h=random_models(), asked=random_settings, devices=random_devices())
-@settings(max_examples=40)
 def test_terms_of_random_plans(h: Hyperparameters, asked: Settings, devices: list[Device]) -> None:
     try:
         p = plan(h, asked, devices)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from explorer.formats import open_model
@@ -72,7 +71,6 @@ def some_models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @given(data=st.data())
-@hypothesis_settings(max_examples=40, deadline=None)
 def test_there_is_one_largest_context_whoever_is_asked_and_whatever_is_set(
     some_models: list[Path], data: st.DataObject
 ) -> None:

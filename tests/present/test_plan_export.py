@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from explorer.formats import open_model
@@ -27,10 +27,7 @@ from explorer.present.plan_export import (
 from tests.helpers.sparse_models import Shape
 from tests.planner.models import random_devices, small_model
 
-few = settings(max_examples=40)
 
-
-@few
 @given(st.integers(0, 1 << 26) | st.integers(500, 2100))
 @example(513)
 def test_every_context_has_its_nearest_stop(trained: int) -> None:
@@ -46,7 +43,6 @@ def test_every_context_has_its_nearest_stop(trained: int) -> None:
     assert stops.values[0] == 512
 
 
-@few
 @given(st.integers(1, 1 << 21), st.integers(-3, 3))
 def test_steps_go_the_right_way_from_any_value(value: int, steps: int) -> None:
     stops = context_stops(131_072)
@@ -109,7 +105,6 @@ def test_curves_can_be_stopped() -> None:
         make_curves(small_model(), PlanInputs(), {}, check, 4096)
 
 
-@few
 @given(random_devices())
 def test_a_device_is_described_so_that_the_command_line_reads_it(devices: list[Device]) -> None:
     for position, device in enumerate(devices):

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as few
 from hypothesis import strategies as st
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLineEdit
@@ -226,7 +225,6 @@ _JUNK = st.recursive(
 )
 
 
-@few(max_examples=60)
 @given(_JUNK | st.text())
 def test_what_was_kept_may_be_damaged(saved: object) -> None:
     notes, path = MemoryNotes(), Path("model.gguf")

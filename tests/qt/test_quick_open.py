@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PySide6.QtCore import Qt
 from pytestqt.modeltest import ModelTester
@@ -326,7 +326,6 @@ def test_no_names_are_fine() -> None:
     assert found("x") == found("") == []
 
 
-@settings(max_examples=60)
 @given(
     st.lists(st.text("ab.0 1\n", max_size=6), max_size=12),
     st.lists(st.text("ab.01", min_size=1, max_size=2), min_size=1, max_size=3),

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -217,7 +217,6 @@ def _blocks_of_any_bits(draw: st.DrawFn) -> Weights:
     return np.resize(np.concatenate([some, more]), 256)
 
 
-@settings(max_examples=60)
 @given(values=_blocks_of_any_bits(), seed=_BITS)
 def test_any_bits_give_blocks_and_nan_counts_as_zero(values: Weights, seed: int) -> None:
     importance = np.random.default_rng(seed).random(256, np.float32)
@@ -234,7 +233,6 @@ def test_any_bits_give_blocks_and_nan_counts_as_zero(values: Weights, seed: int)
 
 
 @pytest.mark.parametrize("name", ["Q4_0", "Q5_0", "Q8_0", "Q4_1", "Q5_1"])
-@settings(max_examples=40)
 @given(seed=_BITS, spread=st.floats(0.1, 1e3), shift=st.floats(-2, 2))
 def test_no_weight_is_off_by_more_than_half_a_step(
     name: str, seed: int, spread: float, shift: float
@@ -276,7 +274,6 @@ def test_errors_are_ranked_as_bits_are() -> None:
     assert errors == sorted(errors)
 
 
-@settings(max_examples=25)
 @given(st.integers(0, 7), st.integers(1, 8))
 def test_blocks_do_not_depend_on_their_neighbours(first: int, count: int) -> None:
     values = np.random.default_rng(5).standard_normal((16, 256)).astype(np.float32)

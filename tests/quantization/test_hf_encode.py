@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -362,7 +362,6 @@ _GROUPS = st.lists(st.floats(-1e3, 1e3, width=32), min_size=32, max_size=32).map
 )
 
 
-@settings(max_examples=40, deadline=None)
 @given(_GROUPS)
 def test_integers_are_the_nearest_of_a_range(values: Floats) -> None:
     for name, symmetric in (("w4a16/32", True), ("w4a16/32/asym", False), ("w8a16/32", True)):
@@ -385,7 +384,6 @@ def test_integers_are_the_nearest_of_a_range(values: Floats) -> None:
         )
 
 
-@settings(max_examples=40, deadline=None)
 @given(_GROUPS)
 def test_tables_give_the_nearest_value(values: Floats) -> None:
     for name in ("nf4", "fp4"):
@@ -400,7 +398,6 @@ def test_tables_give_the_nearest_value(values: Floats) -> None:
         assert made.scales[0] == most
 
 
-@settings(max_examples=40, deadline=None)
 @given(_GROUPS)
 def test_small_floats_are_the_nearest(values: Floats) -> None:
     names = (("fp8/channel", E4M3), ("mxfp4a16", E2M1), ("nvfp4a16", E2M1), ("mxfp8a16", E4M3))
@@ -418,7 +415,6 @@ def test_small_floats_are_the_nearest(values: Floats) -> None:
             assert found == pytest.approx(best, rel=1e-3, abs=float(1e-4 * np.abs(values).max()))
 
 
-@settings(max_examples=40, deadline=None)
 @given(_GROUPS)
 def test_integers_of_quanto_and_torchao(values: Floats) -> None:
     low, high = values.min(), values.max()
@@ -496,7 +492,6 @@ def test_matrices_have_scales_of_their_own() -> None:
             assert np.array_equal(both[number], Made(name, values[number]).rounded)
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     st.sampled_from(SCHEME_NAMES),
     st.lists(st.floats(width=32, allow_nan=True), min_size=1, max_size=64),

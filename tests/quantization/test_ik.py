@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -182,7 +182,6 @@ def test_types_without_values_say_why() -> None:
             assert len(WITHOUT_DECODER[kind.name]) > 20, kind.name
 
 
-@settings(max_examples=30)
 @given(
     name=st.sampled_from(NAMES),
     rows=st.integers(0, 40),

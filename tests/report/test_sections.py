@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 from jinja2 import TemplateNotFound, UndefinedError
 
@@ -33,7 +32,6 @@ def html_of(text: object, tag: str = "p", filters: str = "") -> str:
     return PAGE.from_string(source).render(text=text)
 
 
-@examples(max_examples=60)
 @given(st.text())
 def test_any_text_comes_back_as_text(text: str) -> None:
     page = Page.of(html_of(text))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.formats import Severity
@@ -300,7 +300,6 @@ LAYER = st.fixed_dictionaries(
         {"layers": JSON | st.lists(LAYER | JSON, max_size=4)}, optional={"config": JSON | LAYER}
     )
 )
-@settings(max_examples=60)
 def test_any_json_is_an_entry(tmp_path_factory: pytest.TempPathFactory, value: object) -> None:
     store = OllamaStore(tmp_path_factory.mktemp("any") / "models")
     store.raw_manifest(json.dumps(value).encode(), "h/n/m/t")

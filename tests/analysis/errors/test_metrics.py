@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
@@ -94,13 +94,11 @@ _PAIRS = st.integers(0, 200).flatmap(
 
 
 @given(_PAIRS)
-@settings(max_examples=80)
 def test_any_weights(pair: tuple[Weights, Weights]) -> None:
     _check(_errors(pair), *pair)
 
 
 @given(_PAIRS, st.lists(st.integers(0, 200), max_size=4))
-@settings(max_examples=40)
 def test_runs_are_combined(pair: tuple[Weights, Weights], cuts: list[int]) -> None:
     places = [0, *sorted(min(cut, pair[0].size) for cut in cuts), pair[0].size]
     runs = [(pair[0][a:b], pair[1][a:b]) for a, b in pairwise(places)]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
@@ -142,7 +142,6 @@ _PAIRS = st.integers(0, 60).flatmap(
 
 
 @given(_PAIRS)
-@settings(max_examples=60)
 def test_any_weights(pair: tuple[Weights, Weights]) -> None:
     _check(_picture(Arrays(*pair)), *pair)
 

@@ -7,7 +7,7 @@ from math import prod
 from pathlib import Path
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.analysis.errors.compare import Comparison
@@ -62,7 +62,6 @@ def _gguf(
     _HEADS,
     st.sampled_from(["F32", "U8", "BF16"]),
 )
-@settings(max_examples=60)
 def test_any_shapes(
     roles: dict[str, tuple[int, ...]],
     sources: dict[str, tuple[int, ...]],
@@ -92,7 +91,6 @@ def test_any_shapes(
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=30), _SHAPES, max_size=4))
-@settings(max_examples=40)
 def test_any_names(shapes: dict[str, tuple[int, ...]]) -> None:
     with tempfile.TemporaryDirectory() as name:
         clean = {n.encode("utf-8", "replace").decode(): shape for n, shape in shapes.items()}

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -59,7 +59,6 @@ def _parts(draw: st.DrawFn) -> tuple[TensorPart, NDArray[np.float32]]:
 
 
 @given(_parts(), st.data(), st.sampled_from([1, 3, 16, 1 << 20]))
-@settings(max_examples=150)
 def test_any_strides(
     made: tuple[TensorPart, NDArray[np.float32]], data: st.DataObject, window: int
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -99,7 +99,6 @@ def test_every_cell_is_what_numpy_says(grid: Grid, workers: int) -> None:
     st.integers(0, 99),
     st.data(),
 )
-@settings(max_examples=25, deadline=None)
 def test_any_window_however_it_is_read(
     rows: int, columns: int, cell: tuple[int, int], seed: int, data: st.DataObject
 ) -> None:
@@ -184,7 +183,6 @@ def test_joined_cells_are_those_of_a_coarser_grid(rows: int, columns: int) -> No
     st.integers(1, 3000),
     st.data(),
 )
-@settings(max_examples=100, deadline=None)
 def test_a_grid_covers_what_is_seen_and_stays_small(
     rows: int, columns: int, most_rows: int, most_columns: int, data: st.DataObject
 ) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -60,7 +60,6 @@ def test_weights_are_made_of_what_the_maps_of_blocks_show(name: str) -> None:
 
 
 @given(st.integers(0, 767), st.integers(1, 768), st.sampled_from(list(Quantity)))
-@settings(max_examples=40, deadline=None)
 def test_any_run_is_that_of_the_whole(start: int, count: int, quantity: Quantity) -> None:
     count = min(count, 768 - start)
     tensor = tensor_of("Q4_K", random_blocks("Q4_K", 3).tobytes(), (3, 256))

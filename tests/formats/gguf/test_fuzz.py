@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.errors import ExplorerError, FormatError
@@ -89,7 +89,6 @@ def test_any_bytes(tmp_path: Path, content: bytes) -> None:
     keys=st.integers(0, 3),
     content=st.binary(max_size=300),
 )
-@settings(max_examples=400)
 def test_any_bytes_behind_a_good_start(
     *, tmp_path: Path, version: int, order: Order, tensors: int, keys: int, content: bytes
 ) -> None:
@@ -99,7 +98,6 @@ def test_any_bytes_behind_a_good_start(
 
 @VARIANTS
 @given(data=st.data())
-@settings(max_examples=150)
 def test_changed_bytes(tmp_path: Path, version: int, order: Order, data: st.DataObject) -> None:
     content = bytearray(small_model(version, order).build())
     changes = data.draw(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.errors import ExplorerError, FormatError
@@ -407,7 +407,6 @@ FIELDS = st.fixed_dictionaries(
     ),
     config=JSON,
 )
-@settings(max_examples=80)
 def test_any_json_is_a_model_or_an_error(
     tmp_path_factory: pytest.TempPathFactory, manifest: object, config: object
 ) -> None:
@@ -423,7 +422,6 @@ def test_any_json_is_a_model_or_an_error(
 
 
 @given(config=JSON | st.fixed_dictionaries({"quantization": JSON, "text_config": JSON}))
-@settings(max_examples=60)
 def test_any_config_json_opens(tmp_path_factory: pytest.TempPathFactory, config: object) -> None:
     store = OllamaStore(tmp_path_factory.mktemp("store") / "models")
     layers = [store.tensor("m.weight", quantized("m.weight", [2], 4, 64))]

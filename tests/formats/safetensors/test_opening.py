@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors import SafetensorError, safe_open
 
@@ -20,9 +20,6 @@ from explorer.formats.safetensors.open import SAFETENSORS_TYPES, open_safetensor
 from tests.helpers.rewriting import rewrite
 from tests.helpers.safetensors_writer import entry, safetensors_bytes, tensors_bytes
 
-LINEAR = settings(
-    deadline=None, max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
 F32 = '"dtype":"F32","shape":[2],"data_offsets":[0,8]'
 ONE = '{"a":{' + F32 + "}}"
 EIGHT = bytes(8)
@@ -338,7 +335,6 @@ ENTRIES = st.fixed_dictionaries(
 )
 
 
-@LINEAR
 @given(
     header=st.dictionaries(NAMES, ENTRIES | JSON, max_size=4) | JSON,
     data=st.binary(max_size=16),
@@ -375,7 +371,6 @@ def mutated(draw: st.DrawFn) -> bytes:
     return safetensors_bytes(bytes(header), data)
 
 
-@LINEAR
 @given(content=mutated())
 def test_mutated_file_has_the_library_s_verdict(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "m.safetensors"
@@ -383,7 +378,6 @@ def test_mutated_file_has_the_library_s_verdict(content: bytes, tmp_path: Path) 
     assert_same_verdict(path)
 
 
-@LINEAR
 @given(
     content=st.binary(max_size=64),
     prefix=st.sampled_from([b"", struct.pack("<Q", 24), b"\x02" + bytes(7)]),

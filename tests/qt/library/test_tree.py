@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PySide6.QtCore import QItemSelectionModel, QModelIndex, QPersistentModelIndex, Qt
 from PySide6.QtTest import QAbstractItemModelTester
@@ -122,7 +122,6 @@ def test_a_row_below_a_selected_one_adds_nothing(model: LibraryModel) -> None:
 _NAMES = st.lists(st.sampled_from([f"{a}:{b}" for a in "abcd" for b in range(3)]), unique=True)
 
 
-@settings(max_examples=60)
 @given(
     scans=st.lists(_NAMES, min_size=1, max_size=5),
     text=st.sampled_from(["", "a", "b:1", "nothing"]),
@@ -211,7 +210,6 @@ def test_a_model_that_llama_cpp_refuses_is_marked_once_its_header_was_read(
 
 
 @given(chosen=st.sets(st.integers(0, 39)), kept=st.sampled_from(["1", "m2", "nothing", ""]))
-@settings(max_examples=30, deadline=None)
 def test_what_is_selected_stays_so_through_a_reset(chosen: set[int], kept: str) -> None:
     """In as few ranges as there are runs of rows: 5,000 ranges held up the window for 400 ms."""
     model = LibraryModel()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from PySide6.QtCore import Qt
 from pytestqt.modeltest import ModelTester
 
@@ -30,10 +30,7 @@ from tests.planner.models import GIB, random_devices, random_models, random_sett
 
 NUMBERS = Table[int | None](Column("n", "N", INTEGER, of=lambda value: value, blank="–"))
 
-few = settings(max_examples=60)
 
-
-@few
 @given(random_models(), random_settings, random_devices())
 def test_every_bar_adds_up_to_what_is_free_and_all_bars_to_the_plan(
     h: Hyperparameters, asked: Settings, devices: list[Device]

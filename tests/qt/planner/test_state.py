@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pytestqt.qtbot import QtBot
 
@@ -33,8 +33,6 @@ from explorer.qt.planner.state import (
 from tests.helpers.services import RecordingServices
 from tests.planner.models import GIB, small_model
 from tests.qt.planner.plan_models import MemoryNotes
-
-few = settings(max_examples=40)
 
 
 def planner_state(
@@ -119,7 +117,6 @@ _SAVED = st.recursive(
 )
 
 
-@few
 @given(_SAVED)
 def test_damaged_savings_are_refused_whole(saved: object) -> None:
     state = planner_state()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.analysis import tensor_statistics
@@ -197,7 +197,6 @@ def test_a_range_too_narrow_for_its_bins_is_known_beforehand() -> None:
     assert not can_divide(0.0, float("inf"), 4)
 
 
-@settings(max_examples=50)
 @given(
     st.lists(st.integers(0, 1000), min_size=1, max_size=40),
     st.integers(1, 30),

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, QSizeF, Qt
 from PySide6.QtGui import QColor, QPalette, QWheelEvent
@@ -306,7 +306,6 @@ def test_what_is_there_already_is_not_covered() -> None:
     assert place_labels([QPointF(100, 100)], [SIZE], AREA, [AREA]) == [None]
 
 
-@settings(max_examples=50)
 @given(st.lists(st.tuples(NUMBER, NUMBER), max_size=12))
 def test_no_name_covers_another_or_a_point(points: list[tuple[float, float]]) -> None:
     spots = [QPointF(x, y) for x, y in points]

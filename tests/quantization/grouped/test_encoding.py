@@ -84,7 +84,6 @@ def test_small_floats_lose_what_their_mantissas_lack(
     assert (error <= limit).all()
 
 
-@settings(max_examples=40)
 @given(bits=st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=64))
 def test_any_bits_give_groups_and_nan_counts_as_zero(bits: list[int]) -> None:
     values = np.resize(np.array(bits, np.uint32).view(np.float32), 128)
