@@ -115,6 +115,7 @@ _GPUS = {
 """How many GPUs the golden cases have in each circumstance."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("circumstance", _GPUS)
 def test_buffers_equal_llama_cpp_s(golden: _Golden, circumstance: str) -> None:
     gpus = 0
@@ -141,6 +142,7 @@ _CIRCUMSTANCES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("circumstance", _CIRCUMSTANCES)
 def test_every_architecture_is_planned_as_llama_cpp_allocates(
     families: dict[str, Any], circumstance: str

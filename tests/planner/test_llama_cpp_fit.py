@@ -32,6 +32,7 @@ def _described(decision: Decision) -> tuple[Any, ...]:
     )
 
 
+@pytest.mark.slow
 def test_decisions_equal_llama_cpp_s(shared_reference: Path) -> None:
     golden = _Golden(shared_reference / "llama_cpp_golden.json.gz")
     with gzip.open(shared_reference / "llama_cpp_fit_golden.json.gz") as file:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QApplication, QWidget
@@ -19,6 +20,7 @@ from explorer.planner.engines.ollama_013.engine import OLLAMA_013
 from explorer.planner.plan import Plan
 from explorer.present.plan import Kind
 from explorer.qt.document import Document
+from explorer.qt.planner import panel
 from explorer.qt.planner.pages import PlannerPage
 from explorer.qt.planner.panel import PlannerBody, PlannerView
 from tests.helpers.gguf_writer import ARRAY, STRING, U32, Array, GgufFile, TensorSpec
@@ -81,6 +83,13 @@ class MemoryNotes:
         self.texts[f"{path}/{name}"] = text
 
 
+def _body(*arguments: Any) -> PlannerBody:
+    """Return the planner's widgets without the curves in front, 150 plans for every test."""
+    body = PlannerBody(*arguments)
+    body.pages.setCurrentWidget(body.compare)
+    return body
+
+
 class Panel:
     """A planner that is shown, has looked at the test's machine, and is idle."""
 
@@ -102,10 +111,10 @@ class Panel:
         self.view.show()
         qtbot.waitExposed(self.view)
         self.view.activateWindow()
-        self.show(document, profile)
-        qtbot.waitUntil(lambda: self.view.body is not None and self.state.machine is not None)
-        # not the curves, whose 150 plans every test would wait for
-        self.body.pages.setCurrentWidget(self.body.compare)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(panel, "PlannerBody", _body)
+            self.show(document, profile)
+            qtbot.waitUntil(lambda: self.view.body is not None and self.state.machine is not None)
         self.settle()
 
     @property

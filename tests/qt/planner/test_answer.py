@@ -40,12 +40,12 @@ def test_says_that_it_fits_and_what_stays_free(panel: Panel) -> None:
     assert panel.body.answer.suggestion_buttons == []
 
 
-@pytest.mark.parametrize("profile", ["llama.cpp", OLLAMA_013.name])
-def test_what_stays_free_is_what_the_bars_say(panel: Panel, profile: str) -> None:
-    panel.state.replace_inputs(profile=profile)
-    panel.settle()
-    (gpu, _) = panel.body.picture.bars.bars
-    assert f"{bytes_text(gpu.nbytes(Kind.FREE))} free." in _sentence(panel)
+def test_what_stays_free_is_what_the_bars_say(panel: Panel) -> None:
+    for profile in ("llama.cpp", OLLAMA_013.name):
+        panel.state.replace_inputs(profile=profile)
+        panel.settle()
+        (gpu, _) = panel.body.picture.bars.bars
+        assert f"{bytes_text(gpu.nbytes(Kind.FREE))} free." in _sentence(panel), profile
 
 
 def test_says_what_would_make_it_fit_and_does_it(qtbot: QtBot, panel: Panel) -> None:
@@ -99,25 +99,27 @@ def test_shows_a_refusal_and_draws_what_is_short(panel: Panel) -> None:
     assert panel.body.picture.bars.bars[-1].over_bytes > 0
 
 
-@pytest.mark.parametrize("what", ["context", "parallel", "kv-cache-type", "gpu-layers"])
-def test_questions_are_answered_and_applied(qtbot: QtBot, panel: Panel, what: str) -> None:
+def test_questions_are_answered_and_applied(qtbot: QtBot, panel: Panel) -> None:
     panel.state.set(flash_attention=True)
     panel.settle()
     answer = panel.body.answer
-    answer.questions[what].trigger()
-    title = QUESTIONS[what].title
-    qtbot.waitUntil(lambda: answer.ways.text().startswith(f"{title}: "))
-    request = panel.state.inputs.request(panel.state.model.h, {})
-    advice = solve(what, request, OLLAMA_013)
-    shown = f"{advice.value:,}" if isinstance(advice.value, int) else str(advice.value)
-    panel.settle()
-    assert f": {shown}." in answer.ways.text()
-    answer.apply.click()
-    name = {"kv-cache-type": "kv_cache_type", "gpu-layers": "num_gpu"}.get(what, what)
-    assert getattr(panel.state.inputs.settings, name) == advice.value
-    panel.assert_shown()
-    if what != "context":
-        assert not answer.ways.text().startswith(title)  # it was an answer to other settings
+    for what in ("context", "parallel", "kv-cache-type", "gpu-layers"):
+        answer.questions[what].trigger()
+        title = QUESTIONS[what].title
+        qtbot.waitUntil(lambda start=f"{title}: ": answer.ways.text().startswith(start))
+        request = panel.state.inputs.request(panel.state.model.h, {})
+        advice = solve(what, request, OLLAMA_013)
+        shown = f"{advice.value:,}" if isinstance(advice.value, int) else str(advice.value)
+        panel.settle()
+        assert f": {shown}." in answer.ways.text()
+        answer.apply.click()
+        name = {"kv-cache-type": "kv_cache_type", "gpu-layers": "num_gpu"}.get(what, what)
+        assert getattr(panel.state.inputs.settings, name) == advice.value
+        panel.assert_shown()
+        if what != "context":
+            assert not answer.ways.text().startswith(title)  # it was an answer to other settings
+        panel.state.undo()
+        panel.settle()
 
 
 def test_the_largest_context_is_not_shown_over_the_answer_to_a_question(panel: Panel) -> None:

@@ -20,7 +20,7 @@ from explorer.qt.machine import PlannedMachine
 from explorer.qt.planner import log as log_module
 from explorer.qt.planner.log import LogPage, dropped_log
 from tests.helpers.services import RecordingServices
-from tests.qt.planner.plan_models import Panel
+from tests.qt.planner.plan_models import MemoryNotes, Panel
 
 LOG = """\
 llama_prepare_model_devices: using device CUDA0 (NVIDIA GeForce RTX 4070) - 12000 MiB free
@@ -168,13 +168,14 @@ def test_a_reserve_for_a_gpu_that_is_not_planned_for_is_refused(panel: Panel) ->
     assert panel.state.inputs.devices[0].reserve is None
 
 
-@pytest.mark.parametrize("saved", ['{"a": -1}', '{"a": "b"}', "[1]", '{"a": 1e999}'])
-def test_damaged_reserves_are_not_taken(panel: Panel, saved: str) -> None:
-    panel.notes.set_note("machine", '{"reserves": ' + saved + "}")
-    machine = PlannedMachine(panel.app, panel.notes)
-    assert not machine.devices
-    assert machine.reserves == {}
-    assert panel.notes.note("machine") == ""
+def test_damaged_reserves_are_not_taken(app: RecordingServices) -> None:
+    notes = MemoryNotes()
+    for saved in ('{"a": -1}', '{"a": "b"}', "[1]", '{"a": 1e999}'):
+        notes.set_note("machine", '{"reserves": ' + saved + "}")
+        machine = PlannedMachine(app, notes)
+        assert not machine.devices
+        assert machine.reserves == {}
+        assert notes.note("machine") == "", saved
 
 
 def test_the_speed_follows_the_bandwidth_that_is_given(panel: Panel) -> None:
