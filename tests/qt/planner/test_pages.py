@@ -401,16 +401,6 @@ def test_the_picture_is_saved_with_every_bar(
     assert "layer_kv_cache" in header
 
 
-def test_a_picture_that_cannot_be_written_says_so(
-    panel: Panel, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "nowhere" / "plan.png"
-    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(path), ""))
-    panel.body.export.save.click()
-    qtbot.waitUntil(lambda: bool(panel.failures))
-    assert "cannot be written" in str(panel.failures[-1])
-
-
 # Programs side by side, and what llama.cpp would choose
 
 

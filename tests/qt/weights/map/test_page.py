@@ -652,13 +652,6 @@ def test_axes_and_picture_of_an_svg_belong_together(view: Map, tmp_path: Path) -
     np.testing.assert_allclose(found, expected, atol=3)
 
 
-def test_what_cannot_be_saved_is_reported(view: Map, tmp_path: Path) -> None:
-    view.show(Q)
-    view.page.export.save(view.page.plot, tmp_path / "missing" / "map.csv")
-    view.settle()
-    assert len(view.app.errors) == 1
-
-
 def test_heads_of_coarse_numbers_say_what_they_cover(view: Map) -> None:
     view.page.resize(320, 260)
     QApplication.processEvents()
