@@ -77,10 +77,11 @@ def install_wheel(folder: Path) -> Path:
     assert built.returncode == 0, built.stderr
     assert (folder / f"gguf_explorer-{__version__}.tar.gz").exists()
     wheel = folder / f"gguf_explorer-{__version__}-py3-none-any.whl"
-    made = run(sys.executable, "-m", "venv", folder / "venv")
+    made = run(sys.executable, "-m", "venv", "--without-pip", folder / "venv")
     assert made.returncode == 0, made.stderr
     python = folder / "venv" / "bin" / "python"
-    answer = run(python, "-m", "pip", "--disable-pip-version-check", "--quiet", "install", wheel)
+    pip = (sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check")
+    answer = run(*pip, "--quiet", "install", "--no-compile", wheel)
     assert answer.returncode == 0, answer.stderr
     return folder / "venv"
 
