@@ -36,10 +36,19 @@ for arguments in calls(model, manifest, names, [("ollama", store), ("folder", ou
         sys.exit(f"failed: {arguments}")
 """
 
+# The window, which ends some seconds after it noted that it runs.
 _WINDOW = """
-import signal, sys, threading
+import os, signal, sys, threading, time
+from pathlib import Path
 from explorer.cli.main import main
-threading.Timer(4.0, signal.raise_signal, [signal.SIGTERM]).start()
+
+def end():
+    while not list(Path(os.environ["GGUF_EXPLORER_CACHE"], "crashes").glob("running-*")):
+        time.sleep(0.05)
+    time.sleep(3.0)
+    signal.raise_signal(signal.SIGTERM)
+
+threading.Thread(target=end, daemon=True).start()
 sys.exit(main(sys.argv[1:]))
 """
 
