@@ -186,7 +186,7 @@ class OverviewView(QtWidgets.QScrollArea):
         if machine is None:
             return
         self._jobs.cancel()
-        if document is None or document.kind or not machine.known:
+        if document is None or _is_part(document) or not machine.known:
             return
         asked, target = machine.inputs(document.path), machine.target()
 
@@ -215,7 +215,7 @@ class OverviewView(QtWidgets.QScrollArea):
         """Say of a file that is no whole model what it is, and offer to use it with its model."""
         self._looking.cancel()
         document = self._document
-        if document is None or not (document.kind or is_component(document.model)):
+        if document is None or not _is_part(document):
             return
 
         def work(job: Job) -> Belonging | None:
@@ -314,7 +314,7 @@ class OverviewView(QtWidgets.QScrollArea):
             FigureTile(FACTS["parameters"].title, count_text(facts.parameters or 0), exact, page),
             FigureTile("Type", plain_text(facts.file_type or largest), " · ".join(kind), page),
         ]
-        if not document.kind:  # what is no whole model has no context, and is not planned
+        if not _is_part(document):  # what is no whole model has no context, and is not planned
             trained = "tokens, as trained"
             tiles.append(FigureTile(FACTS["context_length"].title, context, trained, page))
             tiles.append(self._fit_tile(page))
@@ -362,7 +362,7 @@ class OverviewView(QtWidgets.QScrollArea):
     ) -> Iterator[QtWidgets.QPushButton]:
         choose = partial(self.app.choose_quant, document.path)
         if document.model.tensors.rows:
-            if not document.kind:
+            if not _is_part(document):
                 yield _button("&Plan its memory", partial(self.app.go, "planner"), page)
                 yield _button("Which &quant should I take?", choose, page)
             yield _button("&Compare with another model…", self.app.ask_reference, page)
@@ -421,6 +421,11 @@ class OverviewView(QtWidgets.QScrollArea):
             self._stale = True
             # not now: Qt tells all widgets, in a list that it made before, and this deletes some
             QTimer.singleShot(0, self, self._build)
+
+
+def _is_part(document: Document) -> bool:
+    """Return whether it is no whole model, but belongs to one."""
+    return bool(document.kind) or is_component(document.model)
 
 
 def _warn(label: QtWidgets.QLabel) -> None:
