@@ -42,7 +42,7 @@ from explorer.planner.settings import (
 from explorer.planner.together import Loaded, load_first, usual_inputs
 from explorer.present import engines
 from explorer.present import plan as plans
-from explorer.present.plan import Kind
+from explorer.present.plan import Kind, rules_text
 from explorer.present.tables.plans import BUFFERS, PLAN_FILE, PLANS, PlanRow
 from explorer.present.tables.plans import ENGINES as SIDE_BY_SIDE
 from explorer.text import bytes_text, exact_text, integer_text, plain_text, sentence
@@ -536,7 +536,7 @@ def _facts(plan: Plan) -> Iterator[tuple[str, str]]:
     """Yield what holds for the model as a whole."""
     details = plan.details.record()
     yield "Architecture", _safe(plan.request.h.architecture)
-    yield "Profile", f"{plan.engine.name}: {plan.engine.title}"
+    yield "Profile", f"{plan.engine.name}: {rules_text(plan)}"
     if decided := engines.decision_sentence(plan):
         yield "Decided", decided
     if accuracy := engines.accuracy_sentence(plan):

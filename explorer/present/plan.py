@@ -473,6 +473,15 @@ class _Suggesting:
                 yield f"{'an' if one.name[0] in '8f' else 'a'} {one.name}", types[one.name]
 
 
+def rules_text(plan: Plan) -> str:
+    """Return the title of a plan's engine, with the build that it follows if that was chosen."""
+    asked = plan.request.settings.build
+    follows = asked and "build" in plan.effective
+    if not follows:
+        return plan.engine.title
+    return f"{plan.engine.short_title}, by the rules of build {asked}"
+
+
 def remarks(plan: Plan) -> list[str]:
     """Return what else is to be said of a plan, in sentences, warnings first."""
     return [f"{sentence(plain_text(one))}." for one in (*plan.warnings, *plan.notes)]

@@ -520,7 +520,7 @@ def _plan(data: ReportData) -> dict[str, Any]:
             }
         )
     made = [case.plan for case in data.plans if case.plan is not None]
-    rules = made[0].engine.title if made else ""
+    rules = plan_texts.rules_text(made[0]) if made else ""
     return {
         "machines": machines,
         "legend": _LEGEND,

@@ -733,3 +733,12 @@ def test_what_another_model_takes_is_no_longer_free(
     assert beside["devices"][0]["free"] == free < alone["devices"][0]["free"]
     assert "also" not in alone
     assert "lso loaded: other.gguf takes" in run(capsys, model, *here, "--also", other)
+
+
+def test_a_plan_names_the_build_that_it_follows(model: Path, capsys: Capture) -> None:
+    here = ("--gpu", "4GiB", "--profile", "llama.cpp")
+    assert "llama.cpp, as of build 11434" in run(capsys, model, *here)
+    old = run(capsys, model, *here, "--build", 10000)
+    assert "by the rules of build 10000" in old
+    assert "Build 10000 is older than 11401" in old
+    assert "16-bit copies" not in old, "those are Metal's"

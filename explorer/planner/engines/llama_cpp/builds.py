@@ -29,14 +29,15 @@ class Change(NamedTuple):
     build: int  # the first build that has it
     field: str  # what it is called in `Revision`
     what: str  # what the build does since
+    library: str = ""  # of the devices where it does; "": of all
 
 
 CHANGES: Final = (
     Change(7820, "given", "reserves room for given embeddings beside those of tokens"),  # PR 18898
     Change(9415, "narrow_masks", "keeps masks of flash attention in 16 bits"),
-    Change(9464, "few_logits", "the server reserves logits of few tokens"),  # PR 23861
+    Change(9464, "few_logits", "reserves logits of few tokens in llama-server"),  # PR 23861
     Change(9489, "kernel_copies", "reserves the 16-bit copies of a quantized cache"),
-    Change(10739, "metal_copies", "reserves 16-bit copies of the cache on Metal"),  # PR 27390
+    Change(10644, "metal_copies", "reserves 16-bit copies of the cache", "Metal"),  # PR 27390
     Change(11401, "mixed", "reserves room for tokens and embeddings in one batch"),
 )
 """The changes, from the oldest to the newest."""
@@ -47,6 +48,6 @@ def revision(build: int) -> Revision:
     return Revision(**{one.field: build >= one.build for one in CHANGES})
 
 
-def changes_since(build: int) -> list[Change]:
-    """Return the changes that a build does not have yet."""
-    return [one for one in CHANGES if build < one.build]
+def changes_since(build: int, library: str) -> list[Change]:
+    """Return the changes that a build does not have yet, on devices of a library."""
+    return [one for one in CHANGES if build < one.build and one.library in ("", library)]
