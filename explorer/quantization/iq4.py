@@ -34,7 +34,7 @@ from explorer.quantization.iq import (
     SCALE_OF_BLOCK,
     Grid,
     IqType,
-    decoder_of,
+    kernel_grid,
     layout_of,
     nibble_at,
 )
@@ -180,7 +180,21 @@ _TYPES: Final = {
     ),
 }
 
-DECODERS: Final = {name: decoder_of(kind) for name, kind in _TYPES.items()}
+_GRID: Final = kernel_grid(Grid.IQ4)
+
+
+@kernel
+def _decode_iq4_nl(blocks: Any, out: Any) -> None:
+    _walk_iq4_nl(blocks, out, None, _GRID)
+
+
+@kernel
+def _decode_iq4_xs(blocks: Any, out: Any) -> None:
+    _walk_iq4_xs(blocks, out, None, _GRID)
+
+
+# Of kernels whose grid is so small that it may be compiled into them.
+DECODERS: Final = {"IQ4_NL": _decode_iq4_nl, "IQ4_XS": _decode_iq4_xs}
 LAYOUTS: Final = {name: layout_of(kind) for name, kind in _TYPES.items()}
 
 

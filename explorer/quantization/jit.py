@@ -32,6 +32,7 @@ from numba.core.serialize import dumps
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
+from explorer.parallel import collector_paused
 from explorer.private_folder import PrivateFolder
 from explorer.quantization.kernel_cache import (
     MAX_BYTES,
@@ -62,12 +63,22 @@ if llvm.llvm_version_info[0] in _TRIED_LLVM:
 
 
 class _Compilations(event.Listener):  # type: ignore[misc]
-    """Counts compilations, so that the window can say why it waits; loading from disk is none."""
+    """Counts compilations, so that the window can say why it waits; loading from disk is none.
+
+    Python's collector of cycles would take a twelfth of their time.
+    """
+
+    def __init__(self) -> None:
+        self._pauses: list[contextlib.AbstractContextManager[None]] = []
 
     def on_start(self, _event: Any) -> None:
         count_compilation(1)
+        pause = collector_paused()
+        pause.__enter__()
+        self._pauses.append(pause)
 
     def on_end(self, _event: Any) -> None:
+        self._pauses.pop().__exit__(None, None, None)
         count_compilation(-1)
 
 

@@ -31,6 +31,7 @@ _ROOT = _PACKAGE.parent
 _NOT_COMPILED = {
     "explorer.quantization.registry",
     "explorer.quantization.kernel_cache",
+    "explorer.parallel",
     "explorer.paths",
     "explorer.private_folder",
 }
