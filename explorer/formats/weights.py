@@ -364,7 +364,7 @@ class _LineRuns:
 CHUNK_WEIGHTS: Final = 1 << 18
 """Most weights of a chunk: 1 MiB, which stays in a core's second-level cache."""
 
-_BATCH_BYTES: Final = 1 << 20
+_BATCH_BYTES: Final = 5 << 18
 """Most bytes of a batch, some chunks together. It costs some 40 µs of Python, during which other
 threads wait, and has to leave the second-level cache with what is counted there."""
 
@@ -534,7 +534,8 @@ class WeightReader:
         step, weights = self._chunk_units, self._chunk_units * self.unit
         if weights % PIECE == 0:  # a batch is cut into pieces where each of its chunks would be
             chunk_bytes = step * self.tensor.type.whole_bytes
-            step *= max(1, min(_BATCH_BYTES // chunk_bytes, SPAN_WEIGHTS // weights))
+            most = max(1, min(_BATCH_BYTES // chunk_bytes, SPAN_WEIGHTS // weights))
+            step <<= most.bit_length() - 1  # spans are powers of two as well
         for first in range(start // self.unit, stop // self.unit, step):
             check()
             stored = runs.read(first, min(step, stop // self.unit - first))

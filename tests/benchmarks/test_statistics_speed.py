@@ -27,12 +27,16 @@ pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
 _BINS = 512
 _WEIGHTS = 1 << 24
 _RUNS = 5
-_TYPES = ("Q4_K", "Q8_0")
+_TYPES = ("Q4_K", "Q5_K", "Q6_K", "Q8_0", "IQ4_XS", "BF16")
 
 
 def _write(path: Path, name: str, weights: int) -> Path:
     kind = TENSOR_TYPES[name]
-    raw = random_blocks(name, weights // kind.block_weights).tobytes()
+    if name == "BF16":  # random bits are NaN, too
+        values = np.random.default_rng(0).normal(0, 0.02, weights).astype("<f4")
+        raw = values.view("<u2")[1::2].tobytes()
+    else:
+        raw = random_blocks(name, weights // kind.block_weights).tobytes()
     spec = TensorSpec("weights", (4096, weights // 4096), kind.id or 0, raw)
     return GgufFile(tensors=[spec]).write(path)
 
@@ -57,7 +61,7 @@ def _peer_statistics(weights: NDArray[np.float32]) -> tuple[float, ...]:
 
 
 @pytest.mark.parametrize("name", _TYPES)
-def test_statistics_8_times_faster_than_gguf_and_numpy(
+def test_statistics_10_times_faster_than_gguf_and_numpy(
     name: str, tmp_path: Path, report: Report
 ) -> None:
     gguf = pytest.importorskip("gguf")
@@ -90,8 +94,8 @@ def test_statistics_8_times_faster_than_gguf_and_numpy(
             f"{milliseconds(mine)} ({1e9 * mine / _WEIGHTS:.2f} ns a weight)",
             f"gguf and NumPy {milliseconds(theirs)} ({1e9 * theirs / _WEIGHTS:.1f} ns a weight)",
             f"{ratio:.1f}× faster",
-            "≥ 8×",
-            ratio >= 8,
+            "≥ 10×",
+            ratio >= 10,
         )
     )
-    assert ratio >= 8
+    assert ratio >= 10
