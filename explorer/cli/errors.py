@@ -13,12 +13,13 @@ import click
 
 from explorer.analysis.columns import Source
 from explorer.analysis.errors.compare import ComparedRow, Comparison, TotalErrors
+from explorer.analysis.errors.models import error_sums
 from explorer.analysis.importance import importance_for, open_matrix
 from explorer.analysis.matching.pairing import Match, Matching, match_models
 from explorer.analysis.requantization import Requantized, requantize
 from explorer.analysis.rounding import rounded_type, rounding_types
 from explorer.cli import options, output
-from explorer.cli.folders import compare_folder, error_sums
+from explorer.cli.folders import compare_folder
 from explorer.errors import ExplorerError
 from explorer.formats import Model, Tensor, open_model
 from explorer.formats.ollama.manifest import is_name

@@ -6,20 +6,14 @@ command that was stopped goes on where it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from explorer.analysis.columns import (
-    ErrorColumns,
-    Source,
-    StatisticsColumns,
-    Summaries,
-    model_summaries,
-    parameter_shares,
-)
-from explorer.analysis.errors.compare import ComparedRow, Comparison
+from explorer.analysis.columns import Source, StatisticsColumns, model_summaries
+from explorer.analysis.errors.compare import Comparison
+from explorer.analysis.errors.models import error_sums
 from explorer.analysis.importance import open_matrix
 from explorer.analysis.matching.pairing import match_models
 from explorer.analysis.survey_cache import CachedSurvey, SurveyCache
@@ -29,7 +23,6 @@ from explorer.cli import options, output
 from explorer.errors import ExplorerError
 from explorer.formats import Model, open_model
 from explorer.formats.facts import describe
-from explorer.formats.tensors import rows_by_name
 from explorer.present.explanations import ABOUT_ERRORS
 from explorer.present.model import kind_of
 from explorer.present.survey import ABOUT_SUMS
@@ -115,19 +108,6 @@ def _errors(
     rows = list(comparison.rows(workers, progress=report))
     damage = next((row.problem for row in rows if row.problem is not None), None)
     return dict(error_sums(model, rows).matrices.figures), damage
-
-
-def error_sums(candidate: Model, rows: Iterable[ComparedRow]) -> Summaries:
-    """Return the errors by role, by layer and of a model, of the rows."""
-    header = candidate.tensors.columns
-    columns = ErrorColumns(len(header))
-    row_of = rows_by_name(header.names)
-    for row in rows:
-        if row.errors is not None:
-            parts = row.match.candidate.tensors
-            places = [row_of[part.name] for part in parts]
-            columns.put(parameter_shares(places, parts), row.errors, row.weighted)
-    return model_summaries(candidate, None, columns)
 
 
 def _statistics(

@@ -22,6 +22,7 @@ _QUANT: Final = re.compile(r"[-_.](ud-)?(i?q\d\w*|tq\d\w*|b?f16|fp?(8|16|32)|mxf
 _NO_NAMES: Final = frozenset({"", "model", "ggml-model", "main", "latest"})
 _ENOUGH_BITS: Final = 9.0
 """Bits per weight from which on more gain next to nothing: Q8_0 has 8.5."""
+_UNQUANTIZED_BITS: Final = 15.9
 _LONGEST: Final = 60
 _HUB_PARTS: Final = 2  # owner and repository
 
@@ -73,6 +74,13 @@ def address_of(path: Path, name: str, *, of_ollama: bool = False) -> Address | N
     except FormatError:  # folders of the user's own, with names that no repository has
         return None
     return None
+
+
+def original_among(choices: Sequence[ModelChoice]) -> int | None:
+    """Return the place of the model that was not quantized, of this machine; None without one."""
+    here = [at for at, one in enumerate(choices) if not isinstance(one.path, Address)]
+    best = max(here, key=lambda at: choices[at].bits, default=None)
+    return best if best is not None and choices[best].bits >= _UNQUANTIZED_BITS else None
 
 
 class Recommendation(NamedTuple):

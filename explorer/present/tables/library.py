@@ -18,7 +18,17 @@ from explorer.present.fits import ModelFit, Version
 from explorer.present.speed import SPEED_TIP, Speed
 from explorer.present.stores import part_text, removal_of_entry, removal_of_files
 from explorer.present.tables.problems import PROBLEMS
-from explorer.present.tables.table import BITS, BYTES, COUNT, INTEGER, TEXT, Column, Kind, Table
+from explorer.present.tables.table import (
+    BITS,
+    BYTES,
+    COUNT,
+    INTEGER,
+    RATIO,
+    TEXT,
+    Column,
+    Kind,
+    Table,
+)
 from explorer.stores import Blob, Details, Entry, Part, Store, identify
 from explorer.stores.duplicates import duplicates
 from explorer.text import counted, plain_text, shorten
@@ -417,12 +427,15 @@ class ModelChoice:
         path: Its address.
         listed: Bytes, as its server lists them; 0 if it does not.
         version: What its header says, once it was read.
+        error: Relative RMSE of all matrices against the original among them; None if it is not
+            known, NaN where a tensor cannot be read.
     """
 
     name: str
     path: Path
     listed: int
     version: Version | None = None
+    error: float | None = None
 
     @property
     def why(self) -> str:
@@ -498,6 +511,9 @@ def choice_table(choices: Sequence[ModelChoice]) -> Table[ModelChoice]:
             text=lambda choice: choice.speed,
         ),
     ]
+    if any(choice.error is not None for choice in choices):
+        against = "How far all matrices together are from those of the original in this list."
+        columns.insert(2, Column("error", "Error", RATIO, against))
     named: Column[ModelChoice] = Column(
         "name", "Name", TEXT, "The file, the tag, or the folder of a model."
     )

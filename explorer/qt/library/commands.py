@@ -25,14 +25,16 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from explorer.analysis.errors.models import ModelErrors
 from explorer.errors import ExplorerError, SeveralModelsError
 from explorer.parallel import Check, map_in_order
 from explorer.present.fits import HEADER_BYTES, Version, headers_text, version_at
-from explorer.present.quants import recommend
+from explorer.present.quants import original_among, recommend
 from explorer.present.stores import download_of
+from explorer.present.survey import to_read_text
 from explorer.present.tables.library import ModelChoice, StoredFile, choice_table
 from explorer.qt import addresses
-from explorer.qt.jobs import Job, JobSlot
+from explorer.qt.jobs import Job, JobSlot, worker_count
 from explorer.qt.library.blobs import BlobsPage
 from explorer.qt.library.nodes import Node
 from explorer.qt.library.rows import RowKind
@@ -49,7 +51,7 @@ from explorer.qt.widgets.table_view import TableView
 from explorer.qt.widgets.text_view import TextView
 from explorer.sources import Address
 from explorer.sources.remote.addresses import HUB, HubPart
-from explorer.text import bytes_text, counted, integer_text, plain_text
+from explorer.text import bytes_text, counted, integer_text, percent_text, plain_text
 
 _UNOPENED: Final = frozenset({RowKind.STORE, RowKind.FAMILY, RowKind.BRANCH, RowKind.PARTIAL})
 _DIALOG_WIDTH, _DIALOG_HEIGHT = 560, 380
@@ -209,8 +211,10 @@ class VersionsDialog(QDialog):
         self.choices = [ModelChoice(one.name, one.path, one.nbytes) for one in listed]
         self._machine, self._more = machine, more
         self._slot = JobSlot(app.runner, self)
-        self._progress = 0, 0  # headers read, of those that are wanted
+        self._progress = 0, 0  # headers read or weights compared, of those that are wanted
+        self._measuring = False
         self._wanted: list[int] | None = None  # rows to read once the machine is known
+        self._unmeasured: dict[int, tuple[int, int]] = {}  # weights and bytes of rows without error
         self._make_table(app)
         self._make_lines(plain_text(_short_name(error)))
         machine.changed.connect(self._read_wanted)
@@ -320,15 +324,66 @@ class VersionsDialog(QDialog):
                     job.publish(found.copy)
             return found
 
-        def fail(error: ExplorerError) -> None:
-            self._state.setText(plain_text(str(error)))
-
-        self._progress = 0, len(wanted)
-        job = self._slot.run("Reading headers", work, self._take, fail)
+        self._measuring, self._progress = False, (0, len(wanted))
+        job = self._slot.run("Reading headers", work, self._take, self._fail)
         job.published.connect(self._take)
+        job.progressed.connect(self._show_progress)
+        job.finished.connect(self._look_for_errors, Qt.ConnectionType.QueuedConnection)
+        self._show_state()
+
+    @Slot()
+    def _look_for_errors(self) -> None:
+        """Show the errors that are kept, once all headers are read."""
+        if not self._unread and not self._slot.busy:
+            self._compare(only_known=True)
+        self._show_state()
+
+    def _compare(self, *, only_known: bool) -> None:
+        """Measure what the quants lost against the original among them, if it is here."""
+        first = original_among(self.choices)
+        if first is None:
+            return
+        choices = list(enumerate(self.choices))
+        paths = {at: one.path for at, one in choices if at != first and one.error is None}
+        original = self.choices[first].path
+
+        def work(job: Job) -> tuple[dict[int, float], dict[int, tuple[int, int]]]:
+            found: dict[int, float] = {}
+            with ModelErrors(original, paths, job.check) as models:
+                known = models.known
+                for at, error in models.measure(known, 1, job.check):
+                    found[at] = error
+                job.publish(found.copy)
+                left = {at: size for at, size in models.unread.items() if at not in found}
+                if only_known:
+                    return found, left
+                weights = sum(size[0] for size in left.values())
+                report = partial(_report_of, job, weights)
+                for at, error in models.measure(left, worker_count(), job.check, report):
+                    found[at] = error
+                    job.publish(found.copy)
+            return found, {}
+
+        def finish(result: tuple[dict[int, float], dict[int, tuple[int, int]]]) -> None:
+            found, self._unmeasured = result
+            self._take_errors(found)
+
+        self._measuring, self._progress = not only_known, (0, 1)
+        job = self._slot.run("Measuring errors", work, finish, self._fail)
+        job.published.connect(self._take_errors)
         job.progressed.connect(self._show_progress)
         job.finished.connect(self._show_state, Qt.ConnectionType.QueuedConnection)
         self._show_state()
+
+    def _take_errors(self, found: Mapping[int, float]) -> None:
+        for place, error in found.items():
+            self.choices[place].error = error
+            self._unmeasured.pop(place, None)
+        self._model.renew(choice_table(self.choices), self.choices)
+        self._show_state()
+
+    def _fail(self, error: ExplorerError) -> None:
+        self._state.setText(plain_text(str(error)))
 
     def _take(self, found: Mapping[int, Version]) -> None:
         for place, version in found.items():
@@ -341,8 +396,10 @@ class VersionsDialog(QDialog):
         if self._slot.busy:
             self._slot.cancel()
             self._show_state()
-        else:
+        elif self._unread:
             self.read()
+        else:
+            self._compare(only_known=False)
 
     def _read_selected(self) -> None:
         self.read(self._selected())
@@ -366,8 +423,10 @@ class VersionsDialog(QDialog):
         self.advice.setVisible(bool(sentence))
         text = ""
         if busy:
-            done, total = map(integer_text, self._progress)
-            text = f"Reading headers: {done} of {total}"
+            done, total = self._progress
+            text = f"Reading headers: {integer_text(done)} of {integer_text(total)}"
+            if self._measuring:
+                text = f"Measuring errors: {percent_text(done / max(total, 1))}"
         elif unread:
             text = (
                 "Only a header says whether its model fits. To read them fetches "
@@ -377,8 +436,13 @@ class VersionsDialog(QDialog):
             text = self.choices[rows[0]].why if len(rows := self._selected()) == 1 else ""
         self._state.setText(text)
         self._state.setVisible(bool(text))
-        self._read_button.setText("&Stop" if busy else "Read &headers")
-        self._read_button.setVisible(busy or unread > 0)
+        words = "Read &headers" if unread else "Measure the &errors"
+        self._read_button.setText("&Stop" if busy else words)
+        self._read_button.setVisible(busy or unread > 0 or bool(self._unmeasured))
+        if self._unmeasured and not unread:
+            weights, nbytes = (sum(part) for part in zip(*self._unmeasured.values(), strict=True))
+            takes = to_read_text(weights, nbytes, worker_count())
+            self._read_button.setToolTip(f"Against the original in this list. It takes {takes}")
 
     # The table
 
@@ -423,6 +487,10 @@ class VersionsDialog(QDialog):
         copying = [self.table.copy_action, self.table.copy_cell_action, self.table.copy_json_action]
         rest = [self.table.export_action, self.table.sort_action, self.table.columns_action]
         show_menu(self, self.table.viewport().mapToGlobal(place), own, copying, rest)
+
+
+def _report_of(job: Job, total: int, done: int) -> None:
+    job.report(done, total)
 
 
 def _short_name(error: SeveralModelsError) -> str:

@@ -1,0 +1,96 @@
+"""Errors of whole models against the one that they were made of, of what is kept or read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from explorer.analysis.columns import ErrorColumns, Summaries, model_summaries, parameter_shares
+from explorer.analysis.errors.compare import ComparedRow, Comparison
+from explorer.analysis.matching.pairing import match_models
+from explorer.errors import ExplorerError
+from explorer.formats import open_model
+from explorer.formats.model import Model
+from explorer.formats.tensors import rows_by_name
+from explorer.parallel import Check
+
+
+def error_sums(candidate: Model, rows: Iterable[ComparedRow]) -> Summaries:
+    """Return the errors by role, by layer and of a model, of the rows."""
+    header = candidate.tensors.columns
+    columns = ErrorColumns(len(header))
+    row_of = rows_by_name(header.names)
+    for row in rows:
+        if row.errors is not None:
+            parts = row.match.candidate.tensors
+            places = [row_of[part.name] for part in parts]
+            columns.put(parameter_shares(places, parts), row.errors, row.weighted)
+    return model_summaries(candidate, None, columns)
+
+
+class ModelErrors:
+    """Several models beside their original; a context manager, which closes what it opens.
+
+    Attributes:
+        comparisons: Those that can be compared, by the places of their paths.
+        unread: Weights and stored bytes that are to be read, the same.
+    """
+
+    def __init__(self, original: Path, paths: Mapping[int, Path], check: Check) -> None:
+        """Open them, and look up what is known.
+
+        Raises:
+            ExplorerError: The original cannot be read.
+        """
+        self.comparisons: dict[int, tuple[Model, Comparison]] = {}
+        self.unread: dict[int, tuple[int, int]] = {}
+        with ExitStack() as opened:
+            first = opened.enter_context(open_model(original))
+            for place, path in paths.items():
+                check()
+                try:
+                    model = opened.enter_context(open_model(path))
+                except ExplorerError:
+                    continue  # its row says why
+                if matches := match_models(first, model).matches:
+                    comparison = Comparison(matches, models=(first, model))
+                    self.comparisons[place] = model, comparison
+                    self.unread[place] = comparison.unread()
+            self._opened = opened.pop_all()
+
+    def __enter__(self) -> ModelErrors:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
+
+    @property
+    def known(self) -> list[int]:
+        """The places of those of which nothing is to be read."""
+        return [place for place, (weights, _) in self.unread.items() if not weights]
+
+    def measure(
+        self,
+        places: Iterable[int],
+        workers: int,
+        check: Check,
+        progress: Callable[[int], object] | None = None,
+    ) -> Iterator[tuple[int, float]]:
+        """Yield the relative RMSE of all matrices of each; NaN where a tensor cannot be read.
+
+        `progress` is called with the weights done, of all.
+        """
+        before = 0
+        for place in places:
+            model, comparison = self.comparisons[place]
+
+            def report(now: int, before: int = before) -> None:
+                if progress is not None:
+                    progress(before + now)
+
+            rows = list(comparison.rows(workers, check, report))
+            before += comparison.parameters
+            whole = all(row.problem is None for row in rows)
+            sums = error_sums(model, rows).matrices.figures
+            yield place, sums["relative_rmse"] if whole else float("nan")
