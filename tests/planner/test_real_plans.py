@@ -47,8 +47,9 @@ _RECIPES = {"qwen38-27b-b11501-ngl53": "IQ2_M", "qwen35-9b-vulkan-31of33": "Q4_K
 log names UD-Q4_K_XL. Weights of the CPU are copied for a batch, so their types count."""
 
 _NOT_COMPARABLE = {"qwen35-9b-vulkan-20of33": "its log does not name its file"}
-_FAR = {"llama32-3b-llamasharp": "it has more sequences than its log says"}
-"""Why the compute buffer of a log is more than 3 % away from its plan."""
+_BUILDS = {"llama32-3b-llamasharp": 9400, "qwen3-4b-spark-c4096": 9400}
+"""Builds of bindings, which their logs do not name: main memory has masks of 32 bits there, so they
+are older than 9415, whatever the day of the log."""
 
 
 class _Real:
@@ -91,7 +92,7 @@ class _Real:
         settings = Settings(
             **values,
             all_logits=case["all_logits"],
-            build=case["assumed_build"],
+            build=_BUILDS.get(case["id"], case["assumed_build"]),
             mtp=_SPECULATING.get(case["id"]),
         )
         devices = tuple(
@@ -149,5 +150,5 @@ def test_compute_buffers_on_gpus_are_within_3_per_cent(real: _Real) -> None:
         for case, name, which, planned, measured in real.figures()
         if which == 2 and name.startswith("GPU") and case["id"] not in _NOT_COMPARABLE
     ]
-    assert {name for name, ratio in pairs if abs(ratio - 1) > 0.03} == set(_FAR)
-    assert all(ratio > 0.8 for _, ratio in pairs)
+    assert len(pairs) > 25
+    assert {name for name, ratio in pairs if abs(ratio - 1) > 0.03} == set()
