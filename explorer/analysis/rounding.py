@@ -35,6 +35,7 @@ from explorer.quantization.registry import (
 _AFFINE: Final = {"int4": 4, "int8": 8, "affine2": 2, "affine3": 3, "affine5": 5, "affine6": 6}
 _FLOATS: Final = {"nvfp4": (Mode.NVFP4, 4, 16), "mxfp4": (Mode.MXFP4, 4, 32)}
 _FIXED: Final = {**_FLOATS, "mxfp8": (Mode.MXFP8, 8, 32)}
+_LONGEST_ROW: Final = 1 << 24  # rows that have a scale are read whole
 _USUAL_GROUP: Final = 64  # of int4 and int8: docs/safetensors_and_blobs.md section 3
 
 
@@ -98,7 +99,7 @@ def rounder(
     wanted = _wanted(type_name, scale_type)
     if isinstance(wanted, Scheme):
         return _SchemeRounder(wanted, shape, whole)
-    return _BlockRounder(wanted) if isinstance(wanted, str) else _GroupRounder(wanted)
+    return _BlockRounder(wanted, shape) if isinstance(wanted, str) else _GroupRounder(wanted)
 
 
 def rounded_type(type_name: str, scale_type: str = "BF16", shape: Shape = ()) -> TensorType:
@@ -118,6 +119,9 @@ def shape_problem(type_name: str, shape: Shape) -> str | None:
     if isinstance(wanted, Scheme):
         return wanted.problem(shape)
     kind = TENSOR_TYPES[wanted] if isinstance(wanted, str) else wanted.type
+    columns = Folding(shape).columns
+    if kind.row_header and columns > _LONGEST_ROW:
+        return f"a row of {columns:,} weights is too long for a type with a scale of the row"
     return Folding(shape).block_problem(kind)
 
 
@@ -199,22 +203,24 @@ class _BlockRounder:
 
     scheme: Scheme | None = None
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, shape: Shape) -> None:
         self.type = TENSOR_TYPES[name]
+        # what has a scale together: a block, or a row
+        self._unit = shape[-1] if self.type.row_header and shape else self.type.block_weights
         self._layout: Any = block_layout(name) if has_block_layout(name) else None
         self.levels = None if self._layout is None else self._layout.levels
         self._raw: NDArray[np.uint8] = np.empty(0, np.uint8)
         self._buffer = FloatBuffer()
 
     def edges(self, start: int, stop: int) -> tuple[int, int]:
-        return _block_edges(start, stop, self.type.block_weights)
+        return _block_edges(start, stop, self._unit)
 
     def round(self, values: Values, importance: Values | None, first: int = 0) -> Values:
-        self._raw = quantize(values, self.type.name, importance)
+        self._raw = quantize(values.reshape(-1, self._unit), self.type.name, importance)
         return dequantize(self._raw, self.type.name, self._buffer.of(values.size))
 
     def codes(self) -> NDArray[np.uint8]:
-        blocks = self._raw.reshape(-1, self.type.block_bytes)
+        blocks = self._raw.reshape(-1, self.type.whole_bytes)
         codes = np.empty((len(blocks), self.type.block_weights), np.uint8)
         self._layout.unpack_codes(blocks, codes)
         return codes

@@ -119,14 +119,15 @@ def quantize(
     compiles its kernel or loads it from disk.
 
     Args:
-        values: float32 of any shape, whole rows in C order.
+        values: float32 of any shape, whole rows in C order. Of a type with headers of rows the
+            last dimension is a row.
         type_name: A tensor type, such as ``"Q4_K"``.
         importance: float32 [columns], not negative: how much the square error of each column counts
             (an importance matrix). Types without a search, such as Q8_0 and MXFP4, do not use it;
             IQ1_S, IQ2_XXS and IQ2_XS cannot be made without.
 
     Returns:
-        uint8 [blocks * block_bytes].
+        uint8 [blocks * bytes of a whole block], as `dequantize` reads them.
 
     Raises:
         QuantizationError: The type is not known, has no quantizer or needs importance, `values` are
@@ -146,7 +147,19 @@ def quantize(
     rows = np.ascontiguousarray(values).reshape(-1, kind.block_weights)
     blocks = np.empty((len(rows), kind.whole_bytes), np.uint8)
     weights = _importance(importance, kind, values.size)
-    encoder(type_name)(rows, weights if uses_importance(type_name) else None, blocks)
+    used = weights if uses_importance(type_name) else None
+    step = len(rows) or 1
+    if kind.row_header:
+        step, rest = divmod(
+            values.shape[-1] if rows.size else kind.block_weights, kind.block_weights
+        )
+        if rest:
+            raise QuantizationError(
+                f"rows of {values.shape[-1]} weights are not whole {type_name} blocks "
+                f"of {kind.block_weights} weights"
+            )
+    for first in range(0, len(rows), step):
+        encoder(type_name)(rows[first : first + step], used, blocks[first : first + step])
     return blocks.reshape(-1)
 
 

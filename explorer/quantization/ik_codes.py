@@ -1,4 +1,4 @@
-"""How the types of ik_llama.cpp store codes and scales; `ik` says which type does what.
+"""How the types of ik_llama.cpp store codes and scales, as bits of a block; `ik` has the types.
 
 ::
 
@@ -14,19 +14,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.quantization import ik_kernels as kernels
+from explorer.quantization.ik_kernels import EACH_OF_8
 from explorer.quantization.iq import KVALUES, Grid, stored_grid
-from explorer.quantization.registry import Codes, integers
+from explorer.quantization.registry import integers
 from explorer.quantization.types import E2M1
 
-Bytes: TypeAlias = NDArray[np.uint8]
 Floats: TypeAlias = NDArray[np.float32]
 Words: TypeAlias = NDArray[np.uint64]
+Places: TypeAlias = NDArray[np.int64]
 
 # The levels of types; where a bit selects one of two tables, the second follows the first.
 
@@ -45,11 +45,12 @@ V5: Final = _two(
     ),
     2,
 )
-_PAIRS: Final = (
+PAIRS: Final = (
     *((0, 2), (0, 5), (1, 0), (1, 3), (1, 5), (1, 7), (2, 1), (2, 2), (2, 4), (2, 5), (2, 6)),
     *((3, 0), (3, 4), (3, 5), (3, 7), (4, 2), (4, 3), (4, 4), (4, 5), (4, 6), (5, 1), (5, 2)),
     *((5, 3), (5, 4), (5, 5), (6, 0), (6, 2), (6, 4), (6, 6), (6, 7), (7, 2), (7, 5)),
-)  # of IQ2_KL: which levels of V3 two weights have
+)
+"""Of IQ2_KL: which levels of V3 two weights have."""
 
 
 def cubic() -> Floats:
@@ -63,92 +64,61 @@ def cubic() -> Floats:
 TRELLIS: Final = integers(-126, 126)
 E2M1_TWICE: Final = np.where(np.arange(16) == 8, np.float32(0), E2M1 * np.float32(2))
 
+# What the scale of a block or row is multiplied by, by the number that a sub-block stores.
 
-# Numbers of blocks: uint8 [blocks, bytes] in, an array [blocks, numbers] out. `at` is an offset.
-
-
-def stored(blocks: Bytes, at: int, count: int, dtype: str = "u1") -> NDArray[Any]:
-    width = np.dtype(dtype).itemsize
-    return np.ascontiguousarray(blocks[:, at : at + count * width]).view(dtype)
-
-
-def half(blocks: Bytes, at: int = 0) -> Floats:
-    return stored(blocks, at, 1, "<f2").astype(np.float32)
+ONE: Final = integers(1, 1)
+ODD: Final = 2 * integers(0, 15) + 1
+ODD_SIGNED: Final = np.concatenate([ODD, -ODD])
+SIGNED: Final = np.concatenate([integers(0, 127), integers(-128, -1)])
+KS: Final = integers(-127, 128) - np.arange(256) % 2  # the lowest bit selects the table of levels
 
 
-def single(blocks: Bytes, at: int = 0) -> Floats:
-    return stored(blocks, at, 1, "<f4")
+class Bits(NamedTuple):
+    """Bits of numbers: of number k those from places[k] on, counted from the block's beginning.
+
+    Where two parts change the same bit of a number, it is set if one alone sets it.
+
+    Attributes:
+        places: int64 [numbers].
+        mask: Which of the bits from there on count: for all numbers, or int64 [numbers].
+        up: Which bit of the number the lowest of them is.
+    """
+
+    places: Places
+    mask: Any
+    up: int = 0
 
 
-def split(blocks: Bytes, at: int, count: int, bits: int) -> Bytes:
-    own, each = stored(blocks, at, count * bits // 8), 8 // bits
-    numbers = np.empty((len(blocks), each, own.shape[1]), np.uint8)
-    for k in range(each):
-        numbers[:, k] = (own >> np.uint8(k * bits)) & np.uint8((1 << bits) - 1)
-    return numbers.reshape(len(blocks), count)
+def every(at: int, numbers: int, apart: int, count: int, up: int = 0) -> Bits:
+    """Take so many bits of each number, from bit `at` on and so many bits apart."""
+    return Bits(at + apart * np.arange(numbers), (1 << count) - 1, up)
 
 
-def packed(blocks: Bytes, at: int, count: int, bits: int) -> Bytes:
-    own, each = stored(blocks, at, count * bits // 8), 8 // bits
-    numbers = np.empty((len(blocks), count), np.uint8)
-    for k in range(each):
-        numbers[:, k::each] = (own >> np.uint8(k * bits)) & np.uint8((1 << bits) - 1)
-    return numbers
+def packed(at: int, numbers: int, count: int, up: int = 0) -> Bits:
+    return every(8 * at, numbers, count, count, up)
 
 
-def power(blocks: Bytes) -> Floats:
-    """Return half of an E8M0 scale, 2^(e - 128)."""
-    e = stored(blocks, 0, 1).astype(np.uint32)
-    return np.where(e < 2, 0x200000 << e, (e - 1) << 23).astype(np.uint32).view(np.float32)
+def split(at: int, numbers: int, count: int, up: int = 0) -> Bits:
+    k, own = np.arange(numbers), numbers * count // 8
+    return Bits(8 * (at + k % own) + k // own * count, (1 << count) - 1, up)
 
 
-# How codes are made: functions (blocks, codes), of parts that each add some bits to them.
-
-Step: TypeAlias = Callable[[Bytes, Codes], None]
-
-
-def steps(*steps: Step) -> Step:
-    def unpack(blocks: Bytes, codes: Codes) -> None:
-        codes[:] = 0
-        for step in steps:
-            step(blocks, codes)
-
-    return unpack
+def plane(at: int, count: int, run: int, up: int = 0, weights: int = 256) -> Bits:
+    """Take bits of which a byte holds those of codes `run` weights apart, lowest bits first."""
+    w, each = np.arange(weights), 8 // count
+    places = 8 * (at + w // (run * each) * run + w % run) + w // run % each * count
+    return Bits(places, (1 << count) - 1, up)
 
 
 _Place: TypeAlias = Callable[[Any], Any]
 
 
-def places(where: tuple[_Place, _Place], at: int, bits: int, weights: int, up: int = 0) -> Step:
-    """Take bits from groups of 32 weights: of weight p byte where[0](p), after where[1](p) bits.
-
-    Four weights in a row, the first a multiple of four, must lie in four bytes in a row.
-    """
-    w = np.arange(0, weights, 4)
+def spread(where: tuple[_Place, _Place], at: int, count: int, weights: int, up: int = 0) -> Bits:
+    """Take bits of groups of 32 weights: of weight p byte where[0](p), after where[1](p) bits."""
+    w = np.arange(weights)
     place, down = where
-    return quads(bits, up, at + w // 32 * (4 * bits) + place(w % 32), down(w % 32))
-
-
-def quads(bits: int, up: int, places: NDArray[Any], downs: NDArray[Any]) -> Step:
-    at, down = places.astype(np.int64), downs.astype(np.uint32)
-    mask = ((1 << bits) - 1) * 0x01010101
-    return lambda b, codes: kernels.add_bits(b, at, down, (mask, up), codes.view(np.uint32))
-
-
-def plane(at: int, bits: int, run: int, up: int = 0, weights: int = 256) -> Step:
-    """Take bits of which a byte holds those of codes `run` weights apart, lowest bits first."""
-    w, each = np.arange(0, weights, 4), 8 // bits
-    return quads(bits, up, at + w // (run * each) * run + w % run, w // run % each * bits)
-
-
-def select(up: int, of_blocks: Callable[[Bytes], Bytes]) -> Step:
-    return lambda blocks, codes: _add_selects(of_blocks(blocks), up, codes)
-
-
-def _add_selects(bits: Bytes, up: int, codes: Codes) -> None:
-    """Add a bit, uint8 [blocks, sub-blocks], to the codes of each sub-block, at bit `up`."""
-    words = codes.view(np.uint64).reshape(bits.size, -1)
-    kernels.add_selects((bits << np.uint8(up)).reshape(-1), words)
+    places = 8 * (at + w // 32 * (4 * count) + place(w % 32)) + down(w % 32)
+    return Bits(places, (1 << count) - 1, up)
 
 
 # Where the 32 weights of a group are, in types that store several rows together, and in Q6_0.
@@ -160,20 +130,20 @@ OF_IQ4_XS: Final = lambda p: 4 * (p // 8) + p % 4, lambda p: 4 * (p % 8 // 4)
 OF_Q6_0: Final = lambda p: p % 8, lambda p: 4 * (p % 16 // 8) + 2 * (p // 16)
 
 
-def x4(at: int, weights: int) -> Step:
-    return places(_X4, at, 4, weights)
+def x4(at: int, weights: int = 256) -> Bits:
+    return spread(_X4, at, 4, weights)
 
 
-def x2(at: int, weights: int, up: int = 0) -> Step:
-    return places(_X2, at, 2, weights, up)
+def x2(at: int, weights: int = 256, up: int = 0) -> Bits:
+    return spread(_X2, at, 2, weights, up)
 
 
-def x1(at: int, weights: int, up: int, order: Sequence[int]) -> Step:
+def x1(at: int, up: int, order: Sequence[int], weights: int = 256) -> Bits:
     """`order` says which weight comes first of those in each bit of four bytes."""
     bit_of = np.zeros(32, np.int64)
     for bit, first in enumerate(order):
         bit_of[first] = bit
-    return places((lambda p: p % 4, lambda p: bit_of[p]), at, 1, weights, up)
+    return spread((lambda p: p % 4, lambda p: bit_of[p]), at, 1, weights, up)
 
 
 ORDER_A: Final = (0, 8, 16, 24, 4, 12, 20, 28)
@@ -182,16 +152,56 @@ ORDER_C: Final = (0, 4, 8, 12, 16, 20, 24, 28)
 ORDER_D: Final = (0, 16, 4, 20, 8, 24, 12, 28)
 
 
-def copy(at: int, mirror: int = 0) -> Step:
-    """Codes are bytes; `mirror` is 128 where they are stored as signed numbers."""
-
-    def unpack(blocks: Bytes, codes: Codes) -> None:
-        np.bitwise_xor(blocks[:, at : at + codes.shape[1]], np.uint8(mirror), out=codes)
-
-    return unpack
+def signs_of(at: int, numbers: int, apart: int) -> tuple[Bits, ...]:
+    """Take eight signs that are stored as seven bits: each is the difference from the one below."""
+    return every(at, numbers, apart, 7), every(at, numbers, apart, 7, 1)
 
 
-# Codes that groups of weights have together: rows of a grid, pairs, a generator, digits.
+# IQ4_KSS: the lowest bit of each word of 16 is one of a scale's; each other bit of a code is stored
+# as its difference from the bit above.
+
+_NIBBLES: Final = plane(4, 4, 16).places
+_OF_WORD: Final = (_NIBBLES - 32) % 16 // 4
+KSS_CODES: Final = (
+    Bits(_NIBBLES, np.where(_OF_WORD == 0, 14, 15)),
+    Bits(_NIBBLES + 1, np.where(_OF_WORD == 3, 7, 15)),
+)
+OF_I2_S: Final = Bits(8 * (32 + np.arange(128) % 32) + 6 - np.arange(128) // 32 * 2, 3)
+XXS_SCALES: Final = tuple(every(16 + 8 * k, 8, 32, 1, k) for k in range(4))
+KSS_SCALES: Final = tuple(every(32 + 16 * k, 8, 128, 1, k) for k in range(8))
+
+# High bits of where the generator starts, beside the scale of 32 weights.
+
+TOP_OF_IQ1_KT: Final = Bits(32 + np.arange(32) // 4 * 8 + 4 + np.arange(32) % 4, 1, 12)
+TOP_OF_IQ4_KT: Final = (
+    Bits(32 * (1 + np.arange(64) // 8) + 8 + np.arange(64) % 8 * 3, 7, 12),
+    Bits(32 * (1 + np.arange(64) // 8), 1, 15),
+)
+
+# IQ3_S_R4: both halves of 32 weights alternate: their rows, and the signs of each fourth weight.
+
+_ROW: Final = np.arange(64)
+_HALVES: Final = _ROW // 8 * 8 + _ROW % 4 * 2 + _ROW % 8 // 4
+ROWS_OF_IQ3_S: Final = Bits(8 * (2 + _HALVES), 255), packed(66, 64, 1, 8)
+_EIGHT: Final = np.arange(32)
+SIGNS_OF_IQ3_S: Final = tuple(
+    Bits(8 * (74 + _EIGHT // 4 * 4 + k % 4) + _EIGHT % 4 * 2 + k // 4, 1, k) for k in range(8)
+)
+
+# IQ1_BN: five digits a byte; of 16 weights the last has one of the 13th byte. A number is the byte
+# and which of its digits.
+
+_OF_64: Final = np.arange(64)
+_LAST: Final = _OF_64 % 16 == 15
+DIGITS: Final = Bits(8 * (2 + np.where(_LAST, 12, _OF_64 // 16 * 3 + _OF_64 % 16 // 5)), 255)
+WHICH_DIGIT: Final = np.where(_LAST, _OF_64 // 16, _OF_64 % 16 % 5) << 8
+TERNARY: Final = np.array(
+    [(t + (t >> 1)) >> 7 for k in (81, 27, 9, 3, 1) for b in range(256) for t in [b * k % 256]],
+    np.uint8,
+)[:, None]
+
+
+# Tables of which codes of several weights are rows.
 
 
 def _mirrored(*sizes: int) -> Floats:
@@ -204,220 +214,98 @@ OF_IQ3_XXS: Final = _mirrored(4, 12, 20, 28, 36, 44, 52, 62)
 OF_IQ3_S: Final = _mirrored(*range(1, 16, 2))
 
 
-def _words_of(codes: Bytes) -> Words:
-    """Return rows of 8 codes or fewer as the bytes of one number each, uint64 [rows]."""
-    padded = np.zeros((len(codes), 8), np.uint8)
-    padded[:, : codes.shape[1]] = codes
-    return padded.view("<u8")[:, 0]
-
-
-_MASKS: Final = _words_of(
-    np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
-    * np.uint8(255)
-)
-
-
-def _put_rows(rows: NDArray[Any], table: Words, signs: Bytes | None, codes: Codes) -> None:
-    """See `ik_kernels.put_rows`."""
-    mirror = np.append(_MASKS, np.uint64(int(table.view(np.uint8).max()) * 0x0101010101010101))
-    own = None if signs is None else np.ascontiguousarray(signs)
-    kernels.put_rows(rows, table, own, mirror, codes.view(np.uint64))
-
-
 @cache
-def _grid_codes(grid: Grid) -> Words:
+def grid_codes(grid: Grid) -> NDArray[np.uint8]:
     """Return a grid as codes.
 
     Of IQ1's grid each row is there twice, less an eighth and then with an eighth more.
     """
     rows = stored_grid(grid)
     if grid is Grid.IQ1S:
-        return _words_of(np.concatenate([2 * (rows + 1), 2 * (rows + 1) + 1]).astype(np.uint8))
+        return np.concatenate([2 * (rows + 1), 2 * (rows + 1) + 1]).astype(np.uint8)
     sizes = np.unique(rows)
-    return _words_of((np.searchsorted(sizes, rows) + len(sizes)).astype(np.uint8))
+    return (np.searchsorted(sizes, rows) + len(sizes)).astype(np.uint8)
 
 
-def rows(grid: Grid, of_blocks: Callable[[Bytes], tuple[NDArray[Any], Bytes | None]]) -> Step:
-    """Take codes from a grid; the function returns rows, [blocks, groups], and signs or None."""
-
-    def unpack(blocks: Bytes, codes: Codes) -> None:
-        rows, signs = of_blocks(blocks)
-        _put_rows(rows.astype(np.uint16), _grid_codes(grid), signs, codes)
-
-    return unpack
+# What a program is made of.
 
 
-_PAIR_TABLE: Final = _words_of(np.array(_PAIRS, np.uint8))
-_PAIR_NUMBERS: Final = steps(plane(8, 4, 16, 0, 128), plane(72, 1, 16, 4, 128))
+def as_words(codes: NDArray[np.uint8]) -> Words:
+    """Return rows of 8 codes or fewer as the bytes of one number each, uint64 [rows]."""
+    padded = np.zeros((len(codes), 8), np.uint8)
+    padded[:, : codes.shape[1]] = codes
+    return padded.view("<u8")[:, 0]
 
 
-def pairs(blocks: Bytes, codes: Codes) -> None:
-    """IQ2_KL: a 5-bit number for two weights."""
-    numbers = np.zeros((len(blocks), 128), np.uint8)
-    _PAIR_NUMBERS(blocks, numbers)
-    _put_rows(numbers.astype(np.uint16), _PAIR_TABLE, None, codes)
+def mirror_of(table: Words) -> Words:
+    """Return `ik_kernels.Program.mirror` for the rows of a table."""
+    bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
+    most = int(table.view(np.uint8).max()) * EACH_OF_8
+    return np.append(as_words(bits * np.uint8(255)), np.uint64(most))
 
 
-def trellis(seeds: Callable[[Bytes], NDArray[Any]], signs: Step | None = None) -> Step:
-    """Take codes from the generator; `signs` unpacks the sign of each weight."""
+class Numbers(NamedTuple):
+    """Numbers of a block: what each is made of, int64 [parts, numbers], and is before."""
 
-    def unpack(blocks: Bytes, codes: Codes) -> None:
-        starts = seeds(blocks).astype(np.uint32).reshape(-1)
-        bits = None
-        if signs is not None:
-            bits = np.zeros_like(codes)
-            signs(blocks, bits)
-            bits = bits.reshape(len(starts), -1)
-        kernels.put_trellis(starts, bits, codes.reshape(len(starts), -1))
-
-    return unpack
+    places: Places
+    masks: NDArray[np.uint64]
+    ups: NDArray[np.uint64]
+    start: NDArray[np.uint64]
 
 
-_DIGITS: Final = np.array(
-    [[(t + (t >> 1)) >> 7 for t in (b * k % 256 for k in (81, 27, 9, 3, 1))] for b in range(256)],
-    np.uint8,
-)
+def numbers(bits: Sequence[Bits], order: NDArray[np.int64], start: Any = 0) -> Numbers:
+    """Return numbers in some order; `start` is what all, or each, are before."""
+    places = np.array([part.places[order] for part in bits], np.int64)
+    masks, ups = ([getattr(part, name) for part in bits] for name in ("mask", "up"))
+    before = np.broadcast_to(start, np.shape(start) or (len(order),))
+    before = before[order] if len(order) else before[:0]
+    return Numbers(
+        places.reshape(len(bits), len(order)),
+        *(np.array(one, np.uint64) for one in (masks, ups, before)),
+    )
 
 
-def ternary(blocks: Bytes, codes: Codes) -> None:
-    """IQ1_BN: five digits a byte; of 16 weights the last has one of the 13th byte."""
-    digits = _DIGITS[blocks[:, 2:15]]
-    of_16 = codes.reshape(-1, 4, 16)
-    of_16[:, :, :15] = digits[:, :12].reshape(-1, 4, 15)
-    of_16[:, :, 15] = digits[:, 12, :4]
+def windows_of(
+    groups: Sequence[Numbers], size: int
+) -> tuple[Places, Places, Words, Words, Words, Words]:
+    """Return numbers in as few windows as hold them: `groups` … `start` of `ik_kernels.Program`.
 
-
-def kss_words(blocks: Bytes) -> tuple[Bytes, Bytes]:
-    """IQ4_KSS: the lowest bit of each word is one of a scale's; each other bit is stored as its
-    difference from the one above. Return codes as they lie in a plane, and 8 scales.
+    `size`: the bytes of a whole block, beyond which nothing is read.
     """
-    words = stored(blocks, 4, 64, "<u2")
-    scales = np.packbits((words & 1).astype(np.uint8), axis=1, bitorder="little")
-    rest = words & np.uint16(0xFFFE)
-    return (rest ^ (rest >> 1)).astype("<u2").view(np.uint8), scales
+    index, at_all, down_all = [], [], []
+    begins = np.zeros(3, np.int64)  # of windows, parts and numbers
+    for group in groups:
+        part_count, count = group.places.shape
+        widths = np.array([int(mask).bit_length() for mask in group.masks])[:, None, None]
+        for each in (8, 4, 2, 1):
+            if count % each == 0:
+                windows = group.places.reshape(part_count, count // each, each)
+                at = np.minimum(windows.min(axis=2, initial=1 << 40) // 8, size - 8)
+                down = windows - 8 * at[:, :, None]
+                if not (down + widths > 64).any():
+                    break
+        index.append([part_count, max(count // each, 1), count, *begins])
+        begins += [at.size, part_count, count]
+        at_all.append(at.reshape(-1))
+        down_all.append(np.pad(down.reshape(at.size, each), ((0, 0), (0, 8 - each))))
+    masks, ups, start = map(np.concatenate, zip(*(group[1:] for group in groups), strict=True))
+    down = np.concatenate(down_all).astype(np.uint64)
+    return np.array(index), np.concatenate(at_all), down, masks, ups, start
 
 
-_PLANE_OF_KSS: Final = plane(0, 4, 16)
+def in_a_row(part: Bits, count: int) -> bool:
+    """Return whether so many codes always lie in as many bytes in a row."""
+    rows = part.places.reshape(-1, count)
+    return bool((rows == rows[:, :1] + 8 * np.arange(count)).all())
 
 
-def kss_codes(blocks: Bytes, codes: Codes) -> None:
-    plane, scales = kss_words(blocks)
-    codes[:] = 0
-    _PLANE_OF_KSS(plane, codes)
-    _add_selects(scales & np.uint8(1), 4, codes)
-
-
-# The types that store four rows together and have grids: rows of the grid, and signs.
-
-
-def of_xxs(blocks: Bytes, groups: int) -> tuple[NDArray[Any], Bytes]:
-    """Four bits of a scale are the lowest of four bytes; the others are signs, as in IQ4_KSS."""
-    rest = stored(blocks, 2, 8, "<u4") & np.uint32(0xFEFEFEFE)
-    signs = (rest ^ (rest >> np.uint32(1))).astype("<u4").view(np.uint8)
-    return stored(blocks, 34, groups), signs
-
-
-def scale_of_xxs(blocks: Bytes, factor: float) -> Floats:
-    low = stored(blocks, 2, 32).reshape(-1, 8, 4) & 1
-    four = (low << np.arange(4, dtype=np.uint8)).sum(axis=2, dtype=np.uint8)
-    return odd(half(blocks) * np.float32(factor), four)
-
-
-def of_xs(blocks: Bytes) -> tuple[NDArray[Any], Bytes]:
-    words = stored(blocks, 2, 32, "<u2")
-    signs = words >> 9
-    return words & 511, (signs ^ signs << 1).astype(np.uint8)
-
-
-def of_iq2_s(blocks: Bytes) -> tuple[NDArray[Any], Bytes]:
-    high = packed(blocks, 34, 32, 2).astype(np.uint16)
-    return stored(blocks, 2, 32) | high << 8, blocks[:, 42:74]
-
-
-def of_iq3_s(blocks: Bytes) -> tuple[NDArray[Any], Bytes]:
-    """Both halves of 32 weights alternate: their rows, and the signs of each fourth weight."""
-    low = stored(blocks, 2, 64).reshape(-1, 8, 4, 2).transpose(0, 1, 3, 2).reshape(-1, 64)
-    high = packed(blocks, 66, 64, 1).astype(np.uint16)
-    bits = np.unpackbits(stored(blocks, 74, 32), axis=1, bitorder="little")
-    bits = bits.reshape(-1, 8, 4, 8).transpose(0, 1, 3, 2).reshape(-1, 256)
-    return low | high << 8, np.packbits(bits, axis=1, bitorder="little")
-
-
-def of_iq1_s(blocks: Bytes) -> tuple[NDArray[Any], None]:
-    word = stored(blocks, 6, 1, "<u2")
-    high = word >> np.arange(0, 12, 3, dtype=np.uint16) & 7
-    plus = 1 - (word >> 15)
-    return stored(blocks, 2, 4) | high << 8 | plus << 11, None
-
-
-def of_iq1_m(blocks: Bytes) -> tuple[NDArray[Any], None]:
-    four = packed(blocks, 6, 4, 4).astype(np.uint16)
-    return stored(blocks, 2, 4) | (four & 7) << 8 | (1 - (four >> 3)) << 11, None
-
-
-# Scales: functions of blocks that return scales, or scales and minima; float32 [blocks, scales].
-
-Made: TypeAlias = Floats | tuple[Floats, Floats]
-
-
-def times(d: Floats, factors: NDArray[Any], less: int = 0) -> Floats:
-    made: Floats = d * (factors.astype(np.float32) - np.float32(less))
-    return made
-
-
-def odd(d: Floats, factors: NDArray[Any]) -> Floats:
-    return d * (factors.astype(np.float32) * np.float32(2) + np.float32(1))
-
-
-def shifted(d: Floats, factor: int) -> Made:
-    return d, d * np.float32(factor)
-
-
-def signed_odd(d: Floats, factors: Bytes, minus: Bytes) -> Floats:
-    odd = factors.astype(np.float32) * np.float32(2) + np.float32(1)
-    return d * np.where(minus == 1, -odd, odd)
-
-
-def joined(low: NDArray[Any], high: NDArray[Any]) -> NDArray[Any]:
-    joined: NDArray[Any] = low | high << np.uint8(4)
-    return joined
-
-
-def of_ks(blocks: Bytes) -> Floats:
-    return times(single(blocks), stored(blocks, 4, 8) & np.uint8(254), 127)
-
-
-def of_two(blocks: Bytes, minima: NDArray[Any], scales: NDArray[Any]) -> Made:
-    return times(half(blocks), scales), times(half(blocks, 2), minima)
-
-
-def of_q4_k(blocks: Bytes) -> Made:
-    low, high = stored(blocks, 8, 8), split(blocks, 4, 8, 4)
-    return of_two(blocks, joined(low >> 4, high >> 2), joined(low & 15, high & 3))
-
-
-def of_levels(d: Floats, numbers: NDArray[Any]) -> Floats:
-    made: Floats = d * V4[numbers]
-    return made
-
-
-def kt_words(blocks: Bytes) -> NDArray[Any]:
-    return stored(blocks, 4, 8, "<u4")
-
-
-def seeds_of_iq1(blocks: Bytes) -> NDArray[Any]:
-    low, high = stored(blocks, 12, 32).astype(np.uint32), split(blocks, 44, 32, 4)
-    top = stored(blocks, 4, 8)[:, :, None] >> np.arange(4, 8, dtype=np.uint8) & 1
-    top = top.reshape(len(blocks), 32).astype(np.uint32)
-    starts: NDArray[Any] = low + (high.astype(np.uint32) << 8) + (top << 12) + 4096
-    return starts
-
-
-def seeds_of_iq4(blocks: Bytes) -> NDArray[Any]:
-    words = kt_words(blocks)
-    low, high = stored(blocks, 36, 64).astype(np.uint32), split(blocks, 100, 64, 4)
-    top = words[:, :, None] >> np.arange(8, 32, 3, dtype=np.uint32) & 7
-    first = np.where(words & 1 == 1, 36864, 4096).repeat(8, axis=1)
-    top = top.reshape(len(blocks), 64) << 12
-    starts: NDArray[Any] = low + (high.astype(np.uint32) << 8) + top + first
-    return starts
+def code_bits(parts: Sequence[Bits], weights: int) -> tuple[Places, Words, Words, Words]:
+    """Return `code_at` … `code_up` of `ik_kernels.Program`."""
+    eights = all(in_a_row(part, 8) for part in parts)
+    first = [part.places[:: 8 if eights else 4] for part in parts]
+    masks = [np.broadcast_to(part.mask, weights).astype(np.uint8) for part in parts]
+    shape = len(parts), -1 if parts else 0
+    places = np.array(first, np.int64).reshape(shape)
+    mask = np.array([as_words(one.reshape(-1, 8)) for one in masks], np.uint64).reshape(shape)
+    ups = np.array([part.up for part in parts], np.uint64)
+    return places // 8, (places % 8).astype(np.uint64), mask, ups

@@ -1,126 +1,283 @@
-"""The few kernels that all types of ik_llama.cpp share; `ik` says what each type gives them.
+"""The kernels that all types of ik_llama.cpp share: a `Program` says what a type gives them.
 
-A type's weights are made in two steps, codes and scales first and then both together. So there is
-one kernel for each way to store codes, not one for each type, and codes and scales are at hand for
-whoever asks. Kernels write whole arrays and check nothing. Codes are written eight or four at once,
-as the bytes of one number: `words` is a view of them, uint64 or uint32 [blocks, codes / 8 or 4].
+One block at a time goes from its bytes to codes, scales and weights, in the processor's nearest
+cache. Codes are written eight at once, as the bytes of one number. Kernels check nothing.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+from numpy.typing import NDArray
 
-from explorer.quantization.jit import f32, i32, kernel, u8, u32, u32_at, u64
+from explorer.quantization.jit import (
+    f32,
+    float32_of_bits,
+    half_at,
+    i32,
+    inlined,
+    kernel,
+    u8,
+    u32,
+    u32_at,
+    u64,
+    u64_at,
+)
 
+EACH_OF_8: Final = 0x0101010101010101
+MOST: Final = 256
+"""Numbers of a block at most. Places are cut to it, so that the compiler knows them as positive."""
 
-@kernel
-def add_bits(blocks: Any, places: Any, downs: Any, bits: Any, words: Any) -> None:
-    """Add some bits of each code, of four codes at once, moved up by `up`.
-
-    Args:
-        blocks: uint8 [blocks, bytes].
-        places: int64 [codes / 4]: the byte of the first of four codes; the others follow.
-        downs: uint32 [codes / 4]: how far down their bits are moved.
-        bits: The bits, in each of the four bytes; and how far up they are moved then.
-        words: uint32.
-    """
-    mask, up = bits
-    for b in range(words.shape[0]):
-        for w in range(words.shape[1]):
-            four = (u32_at(blocks, b, places[w]) >> downs[w]) & u32(mask)
-            words[b, w] |= u32(four << u32(up))
-
-
-@kernel
-def add_selects(selects: Any, words: Any) -> None:
-    """Add bits to all codes of sub-blocks, uint8 [sub-blocks]; words: uint64 [sub-blocks, n]."""
-    for sub in range(words.shape[0]):
-        eight = u64(u64(selects[sub]) * u64(0x0101010101010101))
-        for i in range(words.shape[1]):
-            words[sub, i] |= eight
+# What codes are made of
+BITS, ROWS, TRELLIS = range(3)
+# What the scale of a block or row is
+HALF, SINGLE, POWER = range(3)
+# What levels are
+WHOLE, EVEN, ANY = range(3)
 
 
-@kernel
-def put_rows(rows: Any, table: Any, signs: Any, mirror: Any, words: Any) -> None:
-    """Write the codes of groups of weights, which are rows of a table.
+class Program(NamedTuple):
+    """How blocks make weights: see `ik.IkType`, of which it is made.
 
-    Args:
-        rows: uint16 [blocks, groups].
-        table: uint64 [rows]: the codes of a row, 8 or fewer, one a byte.
-        signs: uint8 [blocks, codes / 8], one a bit, or None. A set one mirrors a code.
+    Attributes:
+        kinds: int64 [5]: what codes are made of (bits, rows of a table, what a generator gives),
+            what the scale and what levels are; where the scale of the minima is; 2 to the power of
+            what are the sixteens of codes of a scale.
+        code_at: int64 [parts, n]: the byte where the bits of eight codes begin, or of four; of the
+            generator's codes, their signs.
+        code_down: uint64 [parts, n]: after how many bits.
+        code_mask: uint64 [parts, codes / 8]: which of them count.
+        code_up: uint64 [parts]: which bits of the codes they change.
+        code_start: uint64 [1]: what eight codes are before.
+        groups: int64 [5, 6]: of the numbers that stand below as SELECTS …: how many parts, windows
+            and numbers; where `at`, `mask` (and `up`) and `start` begin. A window is 64 bits, for
+            as many numbers as lie there.
+        at: int64: the byte where a window begins.
+        down: uint64 [len(at), 8]: where in it each number begins.
+        mask, up: As for codes.
+        start: uint64: what numbers are before.
+        table: uint64 [rows]: the codes of a row, one a byte.
         mirror: uint64 [257]: of eight signs, all bits of the bytes whose sign is set; then what a
             code and its mirrored one are together, in each byte.
-        words: uint64.
+        factors: float32: the scale of a sub-block is that of its block or row times this.
+        min_factors: As `factors`, for minima.
+        levels: float32 [codes].
+        whole: int8 [64]: levels that are whole numbers.
     """
-    each = rows.shape[1] // words.shape[1]
-    for b in range(words.shape[0]):
-        for w in range(words.shape[1]):
-            eight = u64(0)
-            for k in range(each):
-                eight |= u64(table[rows[b, w * each + k]] << u64(64 // each * k))
-            if signs is not None:
-                mask = mirror[signs[b, w]]
-                eight = (eight & ~mask) | ((mirror[256] - eight) & mask)
-            words[b, w] = eight
+
+    kinds: NDArray[np.int64]
+    code_at: NDArray[np.int64]
+    code_down: NDArray[np.uint64]
+    code_mask: NDArray[np.uint64]
+    code_up: NDArray[np.uint64]
+    code_start: NDArray[np.uint64]
+    groups: NDArray[np.int64]
+    at: NDArray[np.int64]
+    down: NDArray[np.uint64]
+    mask: NDArray[np.uint64]
+    up: NDArray[np.uint64]
+    start: NDArray[np.uint64]
+    table: NDArray[np.uint64]
+    mirror: NDArray[np.uint64]
+    factors: NDArray[np.float32]
+    min_factors: NDArray[np.float32]
+    levels: NDArray[np.float32]
+    whole: NDArray[np.int8]
+
+
+SELECTS, TABLE_ROWS, SIGNS, SCALES, MINIMA = range(5)
+"""Numbers of a block: bits of codes that sub-blocks share, rows of the table or where the generator
+starts, eight signs each, what scales and minima are multiplied by."""
+
+
+class Room(NamedTuple):
+    """Arrays that a kernel works in: numbers, a block's codes by eights, its scales and minima."""
+
+    numbers: NDArray[np.uint64]
+    words: NDArray[np.uint64]
+    scales: NDArray[np.float32]
+    minima: NDArray[np.float32]
 
 
 _FACTOR: Final = 0xCBAC1FED
-_POWERS: Final = np.array([pow(_FACTOR, n, 1 << 32) for n in (1, 2, 3, 4)], np.uint32)
+_POWERS: Final = np.array([pow(_FACTOR, n, 1 << 32) for n in range(1, 9)], np.uint32)
+
+
+@inlined
+def _read(blocks: Any, b: Any, which: Any, program: Any, numbers: Any) -> None:
+    parts, windows, count, first, part_0, start_0 = program.groups[which]
+    # slices rather than sums of places, which could be negative for all that the compiler knows
+    start = program.start[start_0 : start_0 + count]
+    for s in range(count):
+        numbers[s] = start[s]
+    each = count // windows
+    for part in range(part_0, part_0 + parts):
+        mask, up = program.mask[part], program.up[part]
+        for window in range(windows):
+            bits, down = u64_at(blocks, b, program.at[first]), program.down[first]
+            own = numbers[window * each : window * each + each]
+            if each == 8:
+                for i in range(8):
+                    own[i] ^= ((bits >> down[i]) & mask) << up
+            else:
+                for i in range(each):
+                    own[i] ^= ((bits >> down[i]) & mask) << up
+            first += 1
+
+
+@inlined
+def _look_up(blocks: Any, b: Any, program: Any, room: Any) -> None:
+    """Write the codes of groups of weights, which are rows of a table."""
+    words, count = room.words, room.words.shape[0]
+    _read(blocks, b, TABLE_ROWS, program, room.numbers)
+    each = program.groups[TABLE_ROWS, 2] // count
+    for w in range(count):
+        words[w] = u64(0)
+    for k in range(each):
+        up = u64(64 // each * k)
+        for w in range(count):
+            words[w] |= program.table[room.numbers[(w * each + k) & (MOST - 1)]] << up
+    if program.groups[SIGNS, 2]:
+        _read(blocks, b, SIGNS, program, room.numbers)
+        both = program.mirror[256]
+        for w in range(count):
+            turned = program.mirror[room.numbers[w]]
+            words[w] = (words[w] & ~turned) | ((both - words[w]) & turned)
+
+
+@inlined
+def _generate(blocks: Any, b: Any, program: Any, room: Any) -> None:
+    """Write codes 126 + v, where v is what the generator gives one weight after the other.
+
+    With signs, which are the codes so far, v is what it gives without its own sign and with this
+    one; code 253 is -0.
+    """
+    words, count = room.words, room.words.shape[0]
+    _read(blocks, b, TABLE_ROWS, program, room.numbers)
+    starts = program.groups[TABLE_ROWS, 2] // count  # of eight codes
+    each = 8 // starts
+    signed = program.code_at.shape[0] > 0
+    seeds = room.numbers[MOST // 2 : MOST // 2 + count]
+    for i in range(8):
+        power, at, part = _POWERS[i % each], u64(8 * i), i // each
+        if i % each == 0:
+            for w in range(count):
+                seeds[w] = room.numbers[(w * starts + part) & (MOST // 2 - 1)] + u64(4096)
+        for w in range(count):
+            four = u32(u32(u32(seeds[w]) * power) & u32(0x3F3F3F3F))
+            # the sum of four bytes below 64 comes into the highest byte
+            code = u32(u32(four * u32(0x01010101)) >> u32(24))
+            if signed:
+                other = u32(u32(252) - code)
+                low = code if code < other else other
+                minus = low if low != u32(126) else u32(253)
+                code = minus if (words[w] >> at) & u64(1) else u32(u32(252) - low)
+            words[w] = (words[w] & ~(u64(255) << at)) | (u64(code) << at)
+
+
+@inlined
+def _add_bits(blocks: Any, b: Any, program: Any, words: Any) -> None:
+    """Write eight codes at once, of bits that lie in as many bytes in a row, or twice in four."""
+    for w in range(words.shape[0]):
+        words[w] = program.code_start[0]
+    for part in range(program.code_at.shape[0]):
+        at, down, mask = program.code_at[part], program.code_down[part], program.code_mask[part]
+        up = program.code_up[part]
+        if at.shape[0] > words.shape[0]:
+            for w in range(words.shape[0]):
+                low = u64(u32_at(blocks, b, at[2 * w])) >> down[2 * w]
+                high = u64(u32_at(blocks, b, at[2 * w + 1])) >> down[2 * w + 1]
+                words[w] ^= (((low & u64(0xFFFFFFFF)) | (high << u64(32))) & mask[w]) << up
+        else:
+            for w in range(words.shape[0]):
+                words[w] ^= ((u64_at(blocks, b, at[w]) >> down[w]) & mask[w]) << up
+
+
+@inlined
+def _make_codes(blocks: Any, b: Any, program: Any, room: Any) -> None:
+    mode, words = program.kinds[0], room.words
+    if mode == ROWS:
+        _look_up(blocks, b, program, room)
+        return
+    _add_bits(blocks, b, program, words)
+    if mode == TRELLIS:
+        _generate(blocks, b, program, room)
+    elif program.groups[SELECTS, 2]:
+        _read(blocks, b, SELECTS, program, room.numbers)
+        for w in range(words.shape[0]):
+            words[w] |= room.numbers[w] * u64(EACH_OF_8)
+
+
+@inlined
+def _scale_at(blocks: Any, b: Any, kind: Any, at: Any) -> Any:
+    if kind == SINGLE:
+        return float32_of_bits(u32_at(blocks, b, at))
+    if kind == POWER:  # half of an E8M0 scale, 2^(e - 128)
+        e = u32(blocks[b, at])
+        return float32_of_bits(u32(u32(0x200000) << e) if e < 2 else u32((e - u32(1)) << u32(23)))
+    return half_at(blocks, b, at)
+
+
+@inlined
+def _make_scales(blocks: Any, b: Any, program: Any, room: Any) -> None:
+    d = _scale_at(blocks, b, program.kinds[1], 0)
+    _read(blocks, b, SCALES, program, room.numbers)
+    for s in range(room.scales.shape[0]):
+        room.scales[s] = d * program.factors[room.numbers[s]]
+    if program.groups[MINIMA, 2]:
+        d = _scale_at(blocks, b, program.kinds[1], program.kinds[3])
+        _read(blocks, b, MINIMA, program, room.numbers)
+        for s in range(room.minima.shape[0]):
+            room.minima[s] = d * program.min_factors[room.numbers[s]]
 
 
 @kernel
-def put_trellis(seeds: Any, signs: Any, codes: Any) -> None:
-    """Write codes 126 + v, where v is what the generator gives one weight after the other.
-
-    Args:
-        seeds: uint32 [groups]: where it starts for each group of weights.
-        signs: uint8 [groups, weights], 0 or 1, or None. With signs v is what it gives without its
-            own sign and with this one; code 253 is -0.
-        codes: uint8 [groups, weights].
-    """
-    for g in range(codes.shape[0]):
-        seed = u32(seeds[g])
-        for part in range(codes.shape[1] // 4):
-            for i in range(4):
-                four = u32(u32(seed * _POWERS[i]) & u32(0x3F3F3F3F))
-                # the sum of four bytes below 64 comes into the highest byte
-                code = u32(u32(four * u32(0x01010101)) >> u32(24))
-                if signs is not None:
-                    other = u32(u32(252) - code)
-                    low, high = min(code, other), max(code, other)
-                    minus = low if low < high else u32(253)
-                    code = minus if signs[g, 4 * part + i] else high
-                codes[g, 4 * part + i] = u8(code)
-            seed = u32(seed * _POWERS[3])
+def unpack_codes(blocks: Any, program: Any, room: Any, codes: Any) -> None:
+    """Fill codes, uint8 [blocks, codes of a block]."""
+    for b in range(blocks.shape[0]):
+        _make_codes(blocks, b, program, room)
+        for w in range(room.words.shape[0]):
+            for i in range(8):
+                codes[b, 8 * w + i] = u8(room.words[w] >> u64(8 * i))
 
 
-# Codes and scales together.
+@kernel
+def unpack_scales(blocks: Any, program: Any, room: Any, scales: Any, minima: Any) -> None:
+    """Fill scales and, where the type has them, minima: float32 [blocks, scales of a block]."""
+    for b in range(blocks.shape[0]):
+        _make_scales(blocks, b, program, room)
+        for s in range(scales.shape[1]):
+            scales[b, s] = room.scales[s]
+        if program.groups[MINIMA, 2]:
+            for s in range(minima.shape[1]):
+                minima[b, s] = room.minima[s]
+
 
 _SIXTEEN_BYTES: Final = ir.VectorType(ir.IntType(8), 16)
 _SIXTEEN_FLOATS: Final = ir.VectorType(ir.FloatType(), 16)
 _INDEX: Final = ir.IntType(32)
-TABLE: Final = 64
-"""Levels of the table that `combine_levels` looks into."""
+LEVELS: Final = 64
+"""Levels of the table that `_sixteen_levels` looks into."""
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def _sixteen_levels(
-    _context: Any, out: Any, _b: Any, _first: Any, codes: Any, table: Any, _scale: Any
+    _context: Any, out: Any, _b: Any, _first: Any, words: Any, _w: Any, table: Any, _scale: Any
 ) -> Any:
     """Write 16 weights: scale * table[code].
 
-    _sixteen_levels(out, b, first, codes, table: int8 [64], scale: float32). In LLVM's own terms,
-    as `iq4._write_nibbles` is and for its reason: it makes byte shuffles of it.
+    _sixteen_levels(out, b, first, words, w, table: int8 [64], scale: float32): codes are the bytes
+    of words[w] and the next. In LLVM's own terms, as `iq4._write_nibbles` is and for its reason: it
+    makes byte shuffles of it.
     """
 
     def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        array, b, first, own, levels, scale = arguments
+        array, b, first, own, w, levels, scale = arguments
 
         def load(array_type: Any, array: Any, *indices: Any) -> Any:
             view = context.make_array(array_type)(context, builder, array)
@@ -134,11 +291,11 @@ def _sixteen_levels(
             where = ir.Constant(ir.VectorType(_INDEX, 16), [0] * 16)
             return builder.shuffle_vector(one, one, where)
 
-        sixteen = load(codes, own, b, first)
+        sixteen = load(words, own, w)
         places = builder.and_(sixteen, ir.Constant(_SIXTEEN_BYTES, [15] * 16))
         parts = builder.lshr(sixteen, ir.Constant(_SIXTEEN_BYTES, [4] * 16))
         found = None
-        for part in range(TABLE // 16):
+        for part in range(LEVELS // 16):
             entries = load(table, levels, context.get_constant(types.intp, 16 * part))
             own_levels = ir.Constant(_SIXTEEN_BYTES, ir.Undefined)
             for k in range(16):
@@ -159,42 +316,29 @@ def _sixteen_levels(
         return context.get_dummy_value()
 
     index = types.intp
-    return types.void(out, index, index, codes, table, types.float32), generate
-
-
-# codes: uint8 [sub-blocks, weights], scales and minima: float32 [sub-blocks]. Rows of sub-blocks
-# rather than of blocks, because a place that is no number times the innermost index, plus that,
-# may be below zero for all that the compiler knows, and then no loop becomes vector instructions.
+    return types.void(out, index, index, words, index, table, types.float32), generate
 
 
 @kernel
-def combine_levels(codes: Any, table: Any, scales: Any, out: Any) -> None:
-    """Write the weights: scale * table[code], of whole numbers, int8 [TABLE]."""
-    for sub in range(codes.shape[0]):
-        for part in range(codes.shape[1] // 16):
-            _sixteen_levels(out, sub, 16 * part, codes, table, scales[sub])
-
-
-@kernel
-def combine_numbers(codes: Any, least: Any, scales: Any, minima: Any, out: Any) -> None:
-    """Write the weights: scale * (code + least), rounded, less the minimum where there are any."""
-    for sub in range(codes.shape[0]):
-        scale = scales[sub]
-        minimum = f32(0) if minima is None else minima[sub]
-        for part in range(codes.shape[1] // 16):
-            for i in range(16):
-                value = scale * (f32(i32(codes[sub, 16 * part + i])) + f32(least))
-                out[sub, 16 * part + i] = value if minima is None else value - minimum
-
-
-@kernel
-def combine_any(codes: Any, levels: Any, scales: Any, out: Any) -> None:
-    """Write the weights: scale * levels[code], of any numbers, float32."""
-    for sub in range(codes.shape[0]):
-        scale = scales[sub]
-        for part in range(codes.shape[1] // 8):
-            for i in range(8):
-                out[sub, 8 * part + i] = scale * levels[codes[sub, 8 * part + i]]
+def decode(blocks: Any, program: Any, room: Any, out: Any) -> None:
+    """Write the weights: scale * level of each code, rounded, less the minimum of its sub-block."""
+    words, levels, least = room.words, program.levels, program.levels[0]
+    kind, up = program.kinds[2], program.kinds[4]
+    for b in range(blocks.shape[0]):
+        _make_codes(blocks, b, program, room)
+        _make_scales(blocks, b, program, room)
+        for pair in range(words.shape[0] >> 1):
+            scale, minimum = room.scales[pair >> up], room.minima[pair >> up]
+            if kind == WHOLE:
+                _sixteen_levels(out, b, 16 * pair, words, 2 * pair, program.whole, scale)
+                continue
+            for w in range(2 * pair, 2 * pair + 2):
+                for i in range(8):
+                    code = u8(words[w] >> u64(8 * i))
+                    if kind == EVEN:
+                        out[b, 8 * w + i] = scale * (f32(i32(code)) + least) - minimum
+                    else:
+                        out[b, 8 * w + i] = scale * levels[code]
 
 
 @kernel

@@ -3,12 +3,11 @@
 Only kernel modules import this one, because importing Numba takes a fifth of a second. There is no
 ``fastmath``: it lets the compiler fuse a multiplication and an addition, which changes bits.
 
-How to write a kernel that becomes vector instructions: index ``blocks[b, offset + i]`` directly (a
-slice in a loop over blocks counts references); give the innermost loop a constant length that is a
-multiple of 8; let it read and write consecutive elements; turn a code into a float by
-``f32(i32(code))``, for Numba widens integers to 64 bits, and half as many of those fit into a
-register; add a high bit to a code by a test (``if byte & bit: code += 16``), which is one masked
-instruction.
+How to write a kernel that becomes vector instructions: give the innermost loop a constant length
+that is a multiple of 8, and let it count from 0 (a sum that may be negative is tested at each
+index); let it read and write consecutive elements; turn a code into a float by ``f32(i32(code))``,
+for Numba widens integers to 64 bits, and half as many of those fit into a register; add a high bit
+to a code by a test (``if byte & bit: code += 16``), which is one masked instruction.
 """
 
 from __future__ import annotations
@@ -179,6 +178,8 @@ _DAMAGED: Final = (
 
 _OPTIONS: Final = {
     "nogil": True,
+    # Kernels make no arrays; with references counted IQ4_K decodes at 0.6, not 2.5 G weights/s.
+    "_nrt": False,
     "error_model": "numpy",  # 1 / 0 is infinity, as in C and in NumPy; no test before each division
     "pipeline_class": _ArraysApart,
 }
@@ -280,6 +281,9 @@ u16_at = _little_endian(16)
 
 u32_at = _little_endian(32)
 """u32_at(blocks, b, offset): the little-endian uint32 at a byte offset of block `b`."""
+
+u64_at = _little_endian(64)
+"""u64_at(blocks, b, offset): the little-endian uint64 at a byte offset of block `b`."""
 
 
 @inlined

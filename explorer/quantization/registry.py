@@ -106,11 +106,14 @@ FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
         *("IQ1_S_R4", "IQ1_M_R4"),
     ),
 }
+_OF_IK: Final = (*("IQ2_K", "IQ3_K", "IQ4_K", "IQ5_K", "IQ6_K"), *("IQ3_KS", "IQ4_KS", "IQ5_KS"))
+"""Types of ik_llama.cpp that weights can be rounded to."""
 _FAMILY_OF: Final = {name: module for module, names in FAMILIES.items() for name in names}
 _ENCODER_MODULES: Final = {
     **dict.fromkeys(FAMILIES["k_quants"], "k_quants_encode"),
     **dict.fromkeys(FAMILIES["iq"], "iq_encode"),
     **dict.fromkeys(("IQ1_S", "IQ1_M"), "iq1_encode"),
+    **dict.fromkeys(_OF_IK, "ik_encode"),
 }
 """Of types whose encoder is not in the module of their family."""
 
@@ -276,15 +279,16 @@ _WEIGHTED: Final = frozenset(
         *("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"),
         *("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S"),
         *("IQ4_NL", "IQ4_XS"),
+        *_OF_IK,
     }
 )
-_OF_IK: Final = "ik_llama.cpp's quantizers are not rebuilt here"
+_NOT_BUILT: Final = "this quantizer of ik_llama.cpp is not rebuilt here"
 _NO_SCALE: Final = "it has no scales, so weights would have to be scaled before"
 
 WITHOUT_ENCODER: Final[Mapping[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(("Q8_1", "Q8_K"), _AT_RUN_TIME),
-        **dict.fromkeys(FAMILIES["ik"], _OF_IK),
+        **{name: _NOT_BUILT for name in FAMILIES["ik"] if name not in _OF_IK},
         **{
             name: _NO_SCALE
             for name, kind in TENSOR_TYPES.items()

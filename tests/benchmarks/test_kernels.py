@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from explorer.formats import open_model
 from explorer.formats.weights import WeightReader
 from explorer.quantization import TENSOR_TYPES, dequantize, quantize
+from explorer.quantization.ik import TYPES
+from explorer.quantization.ik_codes import Bits
 from explorer.quantization.registry import block_layout, has_block_layout
 from explorer.quantization.types import E4M3
 from tests.benchmarks.report import Report, Row
@@ -94,6 +96,50 @@ def test_decoding_is_several_times_faster_than_the_gguf_package(name: str, repor
             ours=lambda: dequantize(rows, name, out),
             peer=lambda: gguf.quants.dequantize(rows, kind),
         )
+
+
+@pytest.mark.parametrize("name", ["IQ2_K", "IQ4_K", "IQ5_K", "IQ4_KS", "Q4_K_R4"])
+def test_decoding_types_of_ik_llama_cpp_against_numpy(name: str, report: Report) -> None:
+    """The peer takes the same bits with NumPy, for all blocks at once."""
+    kind, count = TYPES[name], _WEIGHTS // 256
+    blocks = np.random.default_rng(0).integers(
+        0, 256, (count, TENSOR_TYPES[name].whole_bytes), np.uint8
+    )
+    blocks[:, :4] = np.array([2**-7] if kind.d else [2**-7, 2**-7], ("<f2", "<f4")[kind.d]).view(
+        "u1"
+    )
+
+    def numbers(parts: Sequence[Bits]) -> NDArray[np.intp]:
+        bits = (
+            ((blocks[:, one.places >> 3] >> (one.places & 7).astype(np.uint8)) & np.uint8(one.mask))
+            << np.uint8(one.up)
+            for one in parts
+        )
+        return sum(bits, start=np.uint8(0)).astype(np.intp)
+
+    def by_numpy() -> Floats:
+        d = blocks[:, : 2 + 2 * kind.d].view(("<f2", "<f4")[kind.d]).astype(np.float32)
+        codes, scales = numbers(kind.codes), d * kind.factors[numbers(kind.scales)]
+        codes = codes.reshape(*scales.shape, -1)
+        if kind.selects:
+            codes |= numbers(kind.selects)[:, :, None]
+        made = kind.levels[codes] * scales[:, :, None]
+        if kind.minima is not None:
+            minima = d * kind.min_factors[numbers(kind.minima)]
+            made -= minima[:, :, None]
+        return made.reshape(-1)
+
+    out = np.empty(_WEIGHTS, np.float32)
+    dequantize(blocks, name, out)
+    np.testing.assert_array_equal(out, by_numpy())
+    _compare(
+        report,
+        f"decode {name}",
+        _WEIGHTS,
+        8,
+        ours=lambda: dequantize(blocks, name, out),
+        peer=by_numpy,
+    )
 
 
 @pytest.mark.parametrize("name", _QUANTIZED)

@@ -18,6 +18,7 @@ from explorer.quantization.iq import Grid, stored_grid
 from explorer.quantization.iq_search import neighbours
 from explorer.quantization.jit import _half_of_float32_portable, half_of_float32, kernel
 from explorer.quantization.registry import (
+    FAMILIES,
     LANES,
     WITHOUT_ENCODER,
     block_layout,
@@ -26,7 +27,8 @@ from explorer.quantization.registry import (
     uses_importance,
 )
 
-ENCODED = [name for name in TENSOR_TYPES if has_encoder(name)]
+# those of ik_llama.cpp: test_ik
+ENCODED = [name for name in TENSOR_TYPES if has_encoder(name) and name not in FAMILIES["ik"]]
 EXACT = ("F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q1_0", "Q2_0", "TQ1_0", "TQ2_0")
 EXACT += ("MXFP4", "NVFP4", "IQ4_NL", "IQ4_XS")
 EXACT += ("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ1_M", "IQ2_S", "IQ3_XXS", "IQ3_S")

@@ -7,6 +7,7 @@ shared reference, which the tests compare in full where it is there.
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -17,20 +18,32 @@ from numpy.typing import NDArray
 
 from explorer.analysis.block_detail import BlockReader
 from explorer.analysis.blocks import BlockUnpacker, block_statistics
+from explorer.analysis.errors.pairs import RoundedPair
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights import CHUNK_WEIGHTS, WeightReader
-from explorer.quantization import GGML_TYPES, TENSOR_TYPES, ggml_type
+from explorer.parallel import never
+from explorer.quantization import (
+    GGML_TYPES,
+    TENSOR_TYPES,
+    QuantizationError,
+    dequantize,
+    ggml_type,
+    quantize,
+)
 from explorer.quantization.registry import (
     FAMILIES,
     WITHOUT_DECODER,
     block_layout,
     decoder,
     has_decoder,
+    has_encoder,
 )
 from tests.helpers.tensors import assert_same_bits, tensor_of
 
 NAMES = FAMILIES["ik"]
 GOLDEN = Path(__file__).parents[1] / "data" / "ik_golden.npz"
+ROUNDED_GOLDEN = GOLDEN.with_name("ik_rounded.npz")  # of make_ik_golden.py
+ROUNDED = [name for name in NAMES if has_encoder(name)]
 _OLD = "MXFP4 (old)"  # Ollama's, whose C code has no goldens
 _LAYOUTS = [name for name in NAMES if TENSOR_TYPES[name].quantized]
 
@@ -166,6 +179,53 @@ def test_the_old_mxfp4_is_the_new_with_neighbours_in_a_byte() -> None:
     new = np.concatenate([old[:, :1], codes[:, :16] | codes[:, 16:] << 4], axis=1)
     weights = _tensor("MXFP4", new, (6, 32)).dequantize()
     assert_same_bits(_tensor(_OLD, old, (6, 32)).dequantize(), weights)
+
+
+def _as_stored(name: str, blocks: NDArray[np.uint8], rows: int) -> NDArray[np.uint8]:
+    """Return whole blocks as rows of a file: of each row the header once."""
+    kind = TENSOR_TYPES[name]
+    whole = blocks.reshape(rows, -1, kind.whole_bytes)
+    own = whole[:, :, kind.row_header :].reshape(rows, -1)
+    return np.concatenate([whole[:, 0, : kind.row_header], own], axis=1)
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+@pytest.mark.parametrize("how", ["plain", "weighted"])
+def test_rounds_to_the_bytes_of_the_fork(name: str, how: str) -> None:
+    """Rows of eight kinds: tiny, mixed, zero, on the middle between levels, heavy tails, -0."""
+    with np.load(ROUNDED_GOLDEN, allow_pickle=False) as golden:
+        weights, wanted = golden["weights"], golden[f"{name}.{how}"].tolist()
+        blocks = quantize(weights, name, golden["importance"] if how == "weighted" else None)
+    assert [zlib.crc32(row) for row in _as_stored(name, blocks, len(weights))] == wanted
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_rounds_to_the_bytes_of_the_reference(name: str, shared_reference: Path) -> None:
+    with np.load(shared_reference / "ik" / "ik_golden_dev.npz", allow_pickle=False) as golden:
+        source, wanted = golden[f"{name}/source"], golden[f"{name}/rounded_bytes"]
+    assert np.array_equal(_as_stored(name, quantize(source, name), len(source)), wanted)
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+@pytest.mark.parametrize("fill", [np.nan, np.inf, 3e38, 1e-40])
+def test_rounds_any_weights(name: str, fill: float) -> None:
+    blocks = quantize(np.full((3, 512), fill, np.float32), name)
+    assert dequantize(blocks, name).shape == (3 * 512,)
+
+
+def test_rows_are_rounded_by_themselves_wherever_a_run_ends() -> None:
+    random = np.random.default_rng(4).standard_normal((8, 512)).astype(np.float32)
+    tensor = tensor_of("F32", random.tobytes(), random.shape)
+    wanted = dequantize(quantize(random, "IQ4_KS"), "IQ4_KS")
+    reader = RoundedPair(tensor, "IQ4_KS").reader()
+    for start, count in ((0, 4096), (700, 1), (1000, 2000)):
+        _, rounded = reader.read((start, count), never)
+        assert_same_bits(rounded, wanted[start : start + count])
+
+
+def test_rows_that_are_no_whole_blocks_are_refused() -> None:
+    with pytest.raises(QuantizationError, match="rows of 128 weights are not whole IQ4_KS blocks"):
+        quantize(np.zeros((4, 128), np.float32), "IQ4_KS")
 
 
 def test_statistics_of_blocks() -> None:

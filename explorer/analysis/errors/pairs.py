@@ -31,6 +31,7 @@ from explorer.analysis.matching.views import TensorView, ViewReader, Weights, vi
 from explorer.analysis.rounding import (
     FloatBuffer,
     Rounder,
+    rounded_type,
     rounder,
     rounding_problem,
     scheme_of,
@@ -266,13 +267,18 @@ class RoundedPair(WeightsPair):
         return finder.whole()
 
     def spans(self) -> Iterator[Sequence[Run]]:
-        """Yield all runs: whole blocks; with importance whole rows, none of two matrices."""
+        """Yield all runs: whole blocks; whole rows, none of two matrices, with importance.
+
+        Whole rows, too, for types with a scale of the row.
+        """
         columns, part = self.shape[-1] if self.shape else 1, self.parameters
         if self._scheme is not None:
             unit = self._scheme.unit(self.shape)
             part = prod(self.shape[-2:]) if self._scheme.rows != 1 else part
         elif self._importance is not None:
             unit, part = columns, self.parameters // len(self._importance)
+        elif rounded_type(self.candidate_type).row_header:
+            unit = columns
         else:
             yield from super().spans()
             return

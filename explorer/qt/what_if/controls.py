@@ -41,6 +41,7 @@ def type_groups() -> list[tuple[str, tuple[str, ...]]]:
         "iq": "GGUF, I",
         "ternary": "GGUF, ternary",
         "microscaling": "GGUF, microscaling",
+        "ik": "GGUF of ik_llama.cpp",
         "others": "Ollama and MLX",
         **{group: group for group in SCHEME_GROUPS},  # names of libraries
     }
