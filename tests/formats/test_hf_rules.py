@@ -193,7 +193,13 @@ def test_experts_of_deepseek_are_fp4(tmp_path: Path, random: np.random.Generator
 
 
 @pytest.mark.parametrize("tile", [(1, 96), (1, 32), (16, 32), (40, 96)])
-@pytest.mark.parametrize("kind", ["Int8Tensor", "Float8Tensor", "Int8Tensor with zeros"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("Int8Tensor", "Float8Tensor", "Int8Tensor with zeros"),
+        "IntxUnpackedToInt8Tensor with zeros",  # of torchao 0.18: the same values but for BF16
+    ],
+)
 def test_torchao(
     tmp_path: Path, random: np.random.Generator, tile: tuple[int, int], kind: str
 ) -> None:
@@ -210,13 +216,41 @@ def test_torchao(
         codes = random.integers(-128, 128, shape).astype(np.int8)
         parts[f"{stem}_qdata"] = ("I8", codes)
         levels = codes.astype(np.float32)
-    if kind == "Int8Tensor with zeros":
+    if kind.endswith("with zeros"):
         parts[f"{stem}_zero_point"] = ("I8", zero)
         levels = levels - spread(zero, *tile, shape).astype(np.float32)
     about = {"_type": kind.partition(" ")[0], "_data": {"block_size": list(tile)}}
     said = {f"{STEM}.weight": json.dumps(about)}
     found = decoded(write_folder(tmp_path, parts, {"quant_method": "torchao"}, None, said))
     assert_same_bits(found, levels * spread(scale, *tile, shape))
+
+
+@pytest.mark.parametrize(
+    ("kind", "codes", "shape", "said"),
+    [
+        ("Int4Tensor", ("I8", (64, 64)), (64, 128), True),
+        ("Int4PlainInt32Tensor", ("I32", (64, 16)), (64, 128), True),
+        ("Int4TilePackedTo4dTensor", ("I32", (8, 1, 32, 4)), (64, 128), True),
+        ("Int4Tensor", ("I8", (64, 64)), (64, 256), False),
+        ("Int4Tensor", ("I8", (64, 64)), "no shape", False),
+    ],
+)
+def test_torchao_s_int4_is_counted_by_the_shape_that_it_says(
+    tmp_path: Path, kind: str, codes: tuple[str, tuple[int, ...]], shape: object, *, said: bool
+) -> None:
+    dtype, size = codes
+    stored = np.zeros(size, {"I8": np.int8, "I32": np.int32}[dtype])
+    scale = np.ones((4, 64), np.float16)
+    parts: dict[str, Part] = {
+        f"{STEM}._weight_qdata": (dtype, stored),
+        f"{STEM}._weight_scale": ("F16", scale),
+    }
+    about = {f"{STEM}.weight": json.dumps({"_type": kind, "_data": {"shape": shape}})}
+    with open_model(
+        write_folder(tmp_path, parts, {"quant_method": "torchao"}, None, about)
+    ) as model:
+        assert model.parameters == (64 * 128 if said else stored.size + scale.size)
+        assert any("not read" in problem.what for problem in model.problems) == said
 
 
 # FP4

@@ -50,6 +50,7 @@ UNREAD: Final = (
     (".codebooks", "rules_unread.aqlm"),
     (".B", "rules_unread.marlin"),
     (".wscales", "rules_unread.svdquant"),
+    ("._weight_qdata", "rules_unread.torchao_int4"),
     (".comfy_quant", "rules_unread.comfy"),
     (".weight_scale", "rules_unread.comfy_declared"),
 )

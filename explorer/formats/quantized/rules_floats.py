@@ -350,7 +350,11 @@ def ct_fp4(module: Module) -> Found:
 
 # torchao
 
-_AO_KINDS: Final[Mapping[str, str]] = {"Int8Tensor": "I8", "Float8Tensor": "F8_E4M3"}
+_AO_KINDS: Final[Mapping[str, str]] = {
+    "Int8Tensor": "I8",
+    "Float8Tensor": "F8_E4M3",
+    "IntxUnpackedToInt8Tensor": "I8",  # of 1 to 8 bits, each in a byte
+}
 _AO_NATIVE: Final = {"bfloat16": "BF16", "float16": "F16", "float32": "F32"}
 _MAX_TEXT: Final = 65_536
 
@@ -368,7 +372,7 @@ def torchao(module: Module) -> Found | None:
     check_type(scale, *FLOAT_TYPES)
     tile = _tile_of(codes, scale, [tile])
     parts = {"_weight_qdata": codes, "_weight_scale": scale}
-    if kind == "Int8Tensor":
+    if codes.dtype == "I8":
         _add_zeros(module, "_weight_zero_point", scale, parts)
     check_logical(codes.shape, shape.columns)
     layout = tiles_layout("torchao", "int8" if codes.dtype == "I8" else "fp8", parts, tile)

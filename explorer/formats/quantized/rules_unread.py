@@ -4,13 +4,16 @@ Without them packed words and codebooks would count as weights. How codes become
 verified against the methods' own libraries, so that no value is shown.
 
 Source: exllamav2, ext.py (`q_weight`, `q_invperm`); exllamav3, modules/quant/exl3.py (`trellis`);
-AQLM, inference.py; gptq's Marlin, `Layer.pack`; nunchaku, models/linear.py; ComfyUI, quant_ops.py
-and float.py (`to_blocked`: scales in tiles of 128 x 4, codes of two weights with the first above).
+AQLM, inference.py; torchao 0.18, quantize_/workflows/int4 (each kind is packed for a kernel of its
+own, and none is unpacked without a GPU or a library of kernels); gptq's Marlin, `Layer.pack`;
+nunchaku, models/linear.py; ComfyUI, quant_ops.py and float.py (`to_blocked`: scales in tiles of
+128 x 4, codes of two weights with the first above).
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -28,6 +31,7 @@ from explorer.formats.quantized.modules import (
 from explorer.quantization.huggingface.layout import CompanionLayout, Formula, Levels
 
 _TILE = 16
+_MOST_TEXT: Final = 65_536
 
 _OF_COMFY: Final = {"nvfp4": 2, "mxfp8": 1, "asym_w4a8_int8": 2, "convrot_w4a4": 2}
 """Formats of ComfyUI whose scales lie in tiles or are more than one, and weights in a byte."""
@@ -114,18 +118,47 @@ def svdquant(module: Module) -> Found | None:
     return _found(module, "svdquant", codes, names, (codes.shape[0], 2 * codes.shape[1]))
 
 
+_CODES_OF_AO: Final = {"I8": 2, "U8": 2, "I32": 8}  # of 4 bits, in an element
+
+
+def torchao_int4(module: Module) -> Found | None:
+    """Return a weight of torchao's int4, whose shape `__metadata__` says; other kinds are read."""
+    try:
+        said = json.loads(module.metadata(".weight")[:_MOST_TEXT])
+    except (ValueError, RecursionError):
+        return None
+    kind = said.get("_type") if isinstance(said, dict) else None
+    if not isinstance(kind, str) or not kind.startswith("Int4"):
+        return None
+    codes = module.need("._weight_qdata")
+    check_type(codes, *_CODES_OF_AO)
+    data = said.get("_data")
+    shape = data.get("shape") if isinstance(data, dict) else None
+    weights = math.prod(codes.shape) * _CODES_OF_AO[codes.dtype]
+    if not (
+        isinstance(shape, list)
+        and len(shape) in (2, 3)
+        and all(type(side) is int and 0 < side < 1 << 48 for side in shape)
+        and math.prod(shape) == weights
+    ):
+        raise RuleError(f"its codes are of shape {list(codes.shape)}, but it does not say of which")
+    names = ("scale", "zero_point", "scale_and_zero", "act_pre_scale")
+    others = tuple(f"_weight_{name}" for name in names)
+    return _found(module, "torchao-int4", codes, others, tuple(shape))
+
+
 def _found(
-    module: Module, scheme: str, codes: Member, others: Sequence[str], shape: tuple[int, int]
+    module: Module, scheme: str, codes: Member, others: Sequence[str], shape: tuple[int, ...]
 ) -> Found:
     if 0 in shape:
         raise RuleError(f"its {codes.called} is of shape {list(codes.shape)}")
-    check_logical(shape, shape[1])
+    check_logical(shape, shape[-1])
     parts = {codes.called: codes}
     for name in others:
         part = module.get(f".{name}")
         if part is not None:
             parts[name] = part
-    bits = 8 * codes.spec.nbytes / (shape[0] * shape[1])
+    bits = 8 * codes.spec.nbytes / math.prod(shape)
     layout = CompanionLayout(
         reader="",
         scheme=scheme,
@@ -133,8 +166,8 @@ def _found(
         bits=max(1, min(8, round(bits))),
         shape=shape,
         group_size=None,
-        line=shape[1],
-        run=shape[1],
+        line=shape[-1],
+        run=shape[-1],
         levels=Levels.UNSIGNED,
         formula=Formula.SCALED,
         native="F16",
