@@ -25,7 +25,7 @@ from explorer.stores.entries import Entry, Part, Place, Store, StoreKind
 from explorer.stores.folders import Scan, folder_models
 from explorer.stores.huggingface import hub_models, llama_cpp_models
 from explorer.stores.ollama import models_folder, ollama_models
-from explorer.text import quoted
+from explorer.text import listed, quoted
 
 _SHOWN = 5
 _FINDERS: Final = {
@@ -78,7 +78,7 @@ def read_library(places: Iterable[Place], check: Check = never) -> Library:
 class Details:
     """Facts of a model's header. What is not known is None."""
 
-    architecture: str | None = None  # its architecture, as the file names it
+    architecture: str | None = None  # as the file names it; of a checkpoint the models in it
     parameters: int | None = None  # number of weights
     file_type: str | None = None  # type of most weights
     problems: tuple[Problem, ...] = ()  # what is wrong with the model, those of its entry included
@@ -119,7 +119,9 @@ def read_header(entry: Entry, check: Check = never) -> Details:
     except ExplorerError as error:
         problem = Problem(Severity.ERROR, entry.name, error.without_path)
         return Details(problems=(problem,), opened=False)
-    known_facts = facts.architecture, facts.parameters, facts.file_type
+    # a checkpoint of several models has no architecture, but says what it has
+    parts = listed((one.name for one in facts.components), _SHOWN)
+    known_facts = facts.architecture or parts or None, facts.parameters, facts.file_type
     largest = max(facts.types, key=lambda share: share.nbytes, default=None)
     main_type = None if largest is None else largest.name
     return Details(*known_facts, problems, refusals, main_type)

@@ -13,6 +13,7 @@ import pytest
 from explorer.stores import Entry, Place, Store, StoreKind, read_details, read_library, scan
 from explorer.stores.ollama import digest_fault, manifest_blobs
 from tests.helpers.ollama_store import OllamaStore
+from tests.helpers.safetensors_writer import write_tensors
 from tests.helpers.small_gguf import SmallGguf
 
 
@@ -99,6 +100,15 @@ def test_details_of_tensor_blobs_can_be_given_up_between_blobs(tmp_path: Path) -
 
     with pytest.raises(Cancelled):
         read_details(entry, check)
+
+
+def test_details_of_a_checkpoint_say_which_models_are_in_it(tmp_path: Path) -> None:
+    names = ("model.diffusion_model.img_in.weight", "vae.decoder.conv_in.weight")
+    write_tensors(
+        tmp_path / "a.safetensors", *((name, "F32", [64 >> i, 4]) for i, name in enumerate(names))
+    )
+    (store,) = read_library([Place(StoreKind.FOLDER, tmp_path)]).stores
+    assert read_details(store.entries[0]).architecture == "diffusion model, VAE"
 
 
 def test_details_of_a_broken_model_are_a_problem(tmp_path: Path) -> None:

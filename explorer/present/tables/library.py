@@ -86,6 +86,9 @@ _QUANTIZATION: Final = (
 )
 _FITS: Final = "Whether it fits the machine that plans are for. Filter: fits:yes"
 _CONTEXT: Final = "Largest context for one request that keeps these layers on the GPU."
+_ARCHITECTURE: Final = (
+    "The architecture that the model's header names; the models in a checkpoint of several."
+)
 _USED: Final = (
     "The day on which a program last read its weights, as the disk notes it. A backup counts too. "
     "What this program reads does not. Empty where the disk notes nothing."
@@ -96,9 +99,7 @@ LIBRARY: Final = Table[Any](
         *("name", "Name", TEXT, "Stores, their models, and the parts of a model."),
         lambda row: row.label,
     ),
-    Column(
-        *("architecture", "Architecture", TEXT, "The architecture that the model's header names.")
-    ),
+    Column(*("architecture", "Architecture", TEXT, _ARCHITECTURE)),
     Column("parameters", "Parameters", COUNT, "Number of weights, according to the header."),
     Column("file_type", "Type", TEXT, _QUANTIZATION, text=lambda row: row.quantization),
     Column(
