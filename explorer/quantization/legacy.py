@@ -431,11 +431,10 @@ def _search_affine(values: Any, importance: Any, first: Any, steps: Any, work: A
 
 
 @inlined
-def _lane(k: Any, work: Any) -> Any:
-    """Return the 32 codes in a lane."""
+def _take_lane(k: Any, work: Any) -> None:
+    """Put the 32 codes in a lane to `scratch`; functions of kernels return no arrays."""
     for i in range(32):
         work.scratch[i] = work.x[LANES * i + k]
-    return work.scratch
 
 
 @inlined
@@ -487,7 +486,8 @@ def _encode_q4_0(values: Any, importance: Any, blocks: Any, work: Any) -> None:
             _search_symmetric(values, importance, first, 8, work)
             for k in range(min(LANES, blocks.shape[0] - first)):
                 set_half(blocks, first + k, 0, work.lanes[SCALE + k])
-                _store_nibbles(_lane(k, work), blocks, first + k, 2)
+                _take_lane(k, work)
+                _store_nibbles(work.scratch, blocks, first + k, 2)
 
 
 @kernel
@@ -499,7 +499,8 @@ def _encode_q5_0(values: Any, importance: Any, blocks: Any, work: Any) -> None:
         for first in range(0, blocks.shape[0], LANES):
             _search_symmetric(values, importance, first, 16, work)
             for k in range(min(LANES, blocks.shape[0] - first)):
-                _store_q5_0(_lane(k, work), work.lanes[SCALE + k], blocks, first + k)
+                _take_lane(k, work)
+                _store_q5_0(work.scratch, work.lanes[SCALE + k], blocks, first + k)
 
 
 @kernel
@@ -512,7 +513,8 @@ def _encode_q4_1(values: Any, importance: Any, blocks: Any, work: Any) -> None:
             _search_affine(values, importance, first, _STEPS_4_1, work)
             for k in range(min(LANES, blocks.shape[0] - first)):
                 scales = (work.lanes[SCALE + k], -work.lanes[MINIMUM + k])
-                _store_q4_1(_lane(k, work), scales, blocks, first + k)
+                _take_lane(k, work)
+                _store_q4_1(work.scratch, scales, blocks, first + k)
 
 
 @kernel
@@ -525,7 +527,8 @@ def _encode_q5_1(values: Any, importance: Any, blocks: Any, work: Any) -> None:
             _search_affine(values, importance, first, _STEPS_5_1, work)
             for k in range(min(LANES, blocks.shape[0] - first)):
                 scales = (work.lanes[SCALE + k], -work.lanes[MINIMUM + k])
-                _store_q5_1(_lane(k, work), scales, blocks, first + k)
+                _take_lane(k, work)
+                _store_q5_1(work.scratch, scales, blocks, first + k)
 
 
 @kernel
