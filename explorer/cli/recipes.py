@@ -15,14 +15,15 @@ from explorer.analysis.matching.pairing import match_models
 from explorer.analysis.recipes.fits import (
     RecipeTrial,
     RecipeTypes,
+    recipe_names,
     recipe_size,
-    recipe_types,
     trial_cost,
     try_recipes,
+    types_by_recipes,
     why_no_recipe,
 )
+from explorer.analysis.recipes.ollama import BITS
 from explorer.analysis.recipes.rules import RECIPES
-from explorer.analysis.recipes.tensors import RecipeModel
 from explorer.analysis.what_if import (
     PRESENT,
     SizeAfter,
@@ -53,15 +54,26 @@ _SHOWN_ROLES: Final = 3  # recipes up to which each is shown by role
 def _recipe_names(
     _context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]
 ) -> list[str]:
-    """Return the recipes that are asked for; all that quantize if none are."""
+    """Return the recipes that are asked for, spelled as they are; none for all that quantize."""
+    known = {name.upper(): name for name in (*RECIPES, *BITS)}
     wanted = [word.strip().upper() for words in value for word in words.split(",")]
-    if not wanted or wanted == ["ALL"]:
-        return [name for name, recipe in RECIPES.items() if recipe.quantized]
-    for name in wanted:
-        if name not in RECIPES:
-            known = ", ".join(RECIPES)
-            raise click.BadParameter(f"{plain_text(name)!r} is not a recipe. Known are {known}")
-    return list(dict.fromkeys(wanted))
+    for name in wanted if wanted != ["ALL"] else ():
+        if name not in known:
+            names = ", ".join(known.values())
+            raise click.BadParameter(f"{plain_text(name)!r} is not a recipe. Known are {names}")
+    return [] if wanted == ["ALL"] else list(dict.fromkeys(known[name] for name in wanted))
+
+
+def _names_for(model: Model, wanted: list[str]) -> Sequence[str]:
+    possible = recipe_names(model)
+    others = [name for name in wanted if (name in BITS) != (possible[0] in BITS)]
+    if others:
+        program = "llama-quantize" if possible[0] in BITS else "Ollama"
+        raise ExplorerError(
+            f"{others[0]} is a recipe of {program}. Of this model are {', '.join(possible)}",
+            model.path,
+        )
+    return wanted or possible
 
 
 @click.command("recipes")
@@ -72,7 +84,7 @@ def _recipe_names(
     multiple=True,
     metavar="NAME[,NAME…]",
     callback=_recipe_names,
-    help="Recipes of llama-quantize (Q4_K_M). Default: all that quantize.",
+    help="Recipes of llama-quantize (Q4_K_M), or of Ollama (int4). Default: all that quantize.",
 )
 @click.option(
     "original_path",
@@ -121,9 +133,11 @@ def recipes_command(  # noqa: PLR0913 - one for each option
 ) -> int:
     """Show what llama-quantize would make of the model at PATH, by each recipe.
 
-    Types by its rules, with its fallbacks for rows that hold no whole blocks; size, bits per
-    weight, memory; and the errors of all weights that it would round, in all and by role. They are
-    rounded in memory; no file is written. Recipes that nothing beats in size and error are marked.
+    Of a folder of safetensors, what `ollama create --quantize` would make (int4, int8, nvfp4,
+    mxfp4, mxfp8). Types by the program's rules, with llama-quantize's fallbacks for rows that hold
+    no whole blocks; size, bits per weight, memory; and the errors of all weights that it would
+    round, in all and by role. They are rounded in memory; no file is written. Recipes that nothing
+    beats in size and error are marked.
 
     Of a model that is quantized already, errors come on top of those it has; --original rounds the
     weights that it was made of instead. All recipes of a model of 8 billion weights take hours:
@@ -133,6 +147,7 @@ def recipes_command(  # noqa: PLR0913 - one for each option
     Examples:
       gguf-explorer recipes model-f16.gguf --recipe Q4_K_M,Q5_K_M,IQ4_XS
       gguf-explorer recipes model-f16.gguf --no-errors
+      gguf-explorer recipes FOLDER --recipe int4,mxfp8
       gguf-explorer recipes model-f16.gguf --imatrix imatrix.gguf --recipe IQ2_M --json
     """
     files = output.TableFiles(csv_path, parquet_path)
@@ -148,8 +163,8 @@ def recipes_command(  # noqa: PLR0913 - one for each option
         files.check()
         options.agree_to_fetch((model if original is None else original,), fetch or not errors)
         sets = _sets(model, original, matrix)
-        seen, known = RecipeModel.of(model), None if matrix is None else known_names(matrix)
-        recipes = [recipe_types(seen, name, known) for name in names]
+        known = None if matrix is None else known_names(matrix)
+        recipes = list(types_by_recipes(model, _names_for(model, names), known))
         present = present_size(model, range(model.tensors.main_rows))
         sized = [(one.recipe, recipe_size(model, present, sets, one)) for one in recipes]
         kinds = {name: size.types for name, size in sized if size.problem is None}
@@ -162,9 +177,9 @@ def recipes_command(  # noqa: PLR0913 - one for each option
     files.save(described.names, map(described.flat, rows))
     if as_json:
         about = {"path": path, "original": original_path, "imatrix": matrix_path}
-        output.write_json(words.trials_record(about, present, rows))
+        output.write_json(words.trials_record(about, present, rows, words.about_trials(model)))
     else:
-        output.write(_after(found, *plans))
+        output.write(_after(found, *plans, words.about_trials(model)))
     return 0
 
 
@@ -244,7 +259,9 @@ def _inputs(model: Model, gpus: Sequence[Device], context: int | None) -> PlanIn
         raise ExplorerError(str(error), model.path) from error
 
 
-def _after(found: Sequence[RecipeTrial], plans: dict[str, PlannedMemory], no_plan: str) -> str:
+def _after(
+    found: Sequence[RecipeTrial], plans: dict[str, PlannedMemory], no_plan: str, about: str
+) -> str:
     """Return what stands below the rows: the front, errors by role, notes."""
     parts = []
     made = [one for one in found if one.recipe.problem is None]
@@ -259,7 +276,7 @@ def _after(found: Sequence[RecipeTrial], plans: dict[str, PlannedMemory], no_pla
     for one in made if len(made) <= _SHOWN_ROLES else ():
         body = output.table_of(ROLES, one.roles)
         parts.append(output.heading(f"{one.recipe.recipe} by role") + body)
-    parts += [f"\n{output.wrapped(note)}\n" for note in (words.ABOUT_TRIALS, ABOUT_ERRORS)]
+    parts += [f"\n{output.wrapped(note)}\n" for note in (about, ABOUT_ERRORS)]
     for name, error in {pair for one in found for pair in one.failures}:
         parts.append(f"\nLeft out: {plain_text(name)}: {plain_text(error.what)}\n")
     return "".join(parts)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from explorer.analysis.recipes.fits import Deviation, RecipeFit, expected_types, why_not_compared
+from explorer.analysis.recipes.ollama import SOURCE
 from explorer.analysis.recipes.rules import EARLIER, RECIPES, RecipeError, declared_recipe
 from explorer.analysis.recipes.tensors import RecipeModel
 from explorer.analysis.what_if import SizeAfter, pareto_front
@@ -105,13 +106,20 @@ def layers_text(layers: Sequence[int]) -> str:
 
 # What llama-quantize would make of a model.
 
-ABOUT_TRIALS: Final = (
+_ABOUT_TRIALS: Final = (
     "Types are those that llama-quantize of build 11434 gives, its fallbacks for rows that hold no "
     "whole blocks included. Norms, biases and what it leaves alone keep their types, and "
     "are in no error. An importance matrix steers the search for scales, and errors are given "
     "weighted by it, too. Without one all weights count alike."
 )
-"""Shown wherever recipes are tried."""
+
+
+def about_trials(model: Model) -> str:
+    """Return what is shown wherever recipes are tried."""
+    if model.format == "gguf":
+        return _ABOUT_TRIALS
+    rest = "What it leaves alone keeps its type, and is in no error."
+    return f"Types are those of `ollama create --quantize`: {SOURCE} {rest}"
 
 
 def front_of(trials: Sequence[RecipeTrial]) -> list[str]:
@@ -138,9 +146,9 @@ def tried(
 
 
 def trials_record(
-    about: Mapping[str, Any], present: SizeAfter, rows: Sequence[TriedRecipe]
+    about: Mapping[str, Any], present: SizeAfter, rows: Sequence[TriedRecipe], note: str
 ) -> dict[str, Any]:
-    """Return the whole object of `recipes --json`; `about` says what was asked."""
+    """Return the object of `recipes --json`: `about` says what was asked, `note` of what types."""
     described = trials_table(weighted=about["imatrix"] is not None)
     return {
         **about,
@@ -149,5 +157,5 @@ def trials_record(
         "file_bytes": present.file_nbytes,
         "bits_per_weight": present.bits_per_weight,
         "recipes": [described.record(row) for row in rows],
-        "notes": [ABOUT_TRIALS, ABOUT_ERRORS],
+        "notes": [note, ABOUT_ERRORS],
     }

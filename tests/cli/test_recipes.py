@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from explorer.analysis import what_if
+from explorer.analysis.recipes.ollama import BITS
 from explorer.analysis.recipes.rules import RECIPES
 from explorer.cli.main import main
 from explorer.formats import open_model
@@ -46,6 +47,40 @@ def matrix(tmp_path: Path) -> str:
         tensors.append(TensorSpec(f"{name}.counts", (1, 1), 0, np.ones(1, "<f4").tobytes()))
     keys = [("general.type", STRING, "imatrix")]
     return str(GgufFile(keys=keys, tensors=tensors).write(tmp_path / "imatrix.gguf"))
+
+
+def test_what_ollama_would_make_of_a_folder(tmp_path: Path, capsys: Capture) -> None:
+    start = "model.layers.0."
+    arrays = arrays_of(
+        {
+            "model.embed_tokens.weight": (64, 256),
+            f"{start}self_attn.q_proj.weight": (64, 256),
+            f"{start}self_attn.v_proj.weight": (64, 256),
+            f"{start}input_layernorm.weight": (256,),
+        }
+    )
+    halves = {name: array.astype(np.float16) for name, array in arrays.items()}
+    config = {"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 1}
+    folder = write_safetensors(tmp_path / "m", halves, **config)
+    assert main(["recipes", str(folder), "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert [one["recipe"] for one in record["recipes"]] == list(BITS)
+    four = record["recipes"][0]
+    assert four["types"] == {
+        f"{start}self_attn.q_proj.weight": "int4",
+        f"{start}self_attn.v_proj.weight": "int8",
+    }
+    weights, groups = 64 * 256, 64 * 4
+    assert record["bytes"] - four["bytes"] == 2 * 2 * weights - (
+        weights // 2 + weights + 2 * 2 * 2 * groups
+    )
+    assert 0.05 < four["relative_rmse"] < 0.15
+    assert "Ollama, x/create" in record["notes"][0]
+
+
+def test_recipes_of_the_other_program_are_refused(path: str, capsys: Capture) -> None:
+    assert main(["recipes", path, "--recipe", "int4"]) == 1
+    assert "int4 is a recipe of Ollama. Of this model are Q4_0, " in capsys.readouterr().err
 
 
 def test_json(path: str, capsys: Capture) -> None:

@@ -8,13 +8,14 @@ tensor in the same type) is rounded once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from explorer.analysis.errors.pairs import PairErrors
 from explorer.analysis.recipes import ollama, rules
 from explorer.analysis.recipes.tensors import Category, RecipeModel, RecipeTensor
+from explorer.analysis.rounding import rounded_type
 from explorer.analysis.what_if import (
     PRESENT,
     RunningTotal,
@@ -27,17 +28,29 @@ from explorer.analysis.what_if import (
 )
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
-from explorer.formats.tensors import bits_per_weight, parse_name
+from explorer.formats.tensors import TensorColumns, bits_per_weight, parse_name
 from explorer.parallel import Check, never
 from explorer.quantization.types import TENSOR_TYPES
 
 MAX_TENSORS = 1 << 13  # the largest real GGUF has some 3,000; beyond, all recipes take seconds
 
 
-def why_no_recipe(model: Model) -> str | None:
-    """Return why no recipe can be held against a model, or None if one can."""
+def recipe_names(model: Model) -> tuple[str, ...]:
+    """Return the recipes that quantize: llama-quantize's, or Ollama's for what is no GGUF."""
     if model.format != "gguf":
-        return "not a GGUF file, so no recipe of llama-quantize applies"
+        return tuple(ollama.BITS)
+    return tuple(name for name, recipe in rules.RECIPES.items() if recipe.quantized)
+
+
+def why_no_recipe(model: Model) -> str | None:
+    """Return why no recipe can be tried on a model, or None if one can."""
+    if model.format == "safetensors":
+        if not model.config:
+            return "there is no config.json, so Ollama makes no model of it"
+        if any(kind.quantized for kind in model.tensors.columns.types):
+            return "its weights are quantized, and Ollama's recipes are for those that are not"
+    elif model.format not in {"gguf", ollama.FORMAT}:
+        return "no recipe applies to this format"
     if not model.tensors.main_rows:
         return "the file has no tensors. No recipe applies"
     if model.tensors.main_rows > MAX_TENSORS:
@@ -47,7 +60,11 @@ def why_no_recipe(model: Model) -> str | None:
 
 def why_not_compared(model: Model) -> str | None:
     """Return why no recipe, of llama-quantize or of Ollama, can be compared; None if one can."""
-    return None if model.format == ollama.FORMAT and model.stored else why_no_recipe(model)
+    if model.format == ollama.FORMAT and model.stored:
+        return None
+    if model.format != "gguf":
+        return "not a GGUF file, so no recipe of llama-quantize applies"
+    return why_no_recipe(model)
 
 
 def rules_source(model: Model) -> str:
@@ -307,7 +324,7 @@ def type_mix(model: Model) -> list[MixRow]:
     return sorted(rows, key=lambda row: (-by_role[row.role], row.role, -row.nbytes))
 
 
-# What llama-quantize would make of a model by a recipe.
+# What llama-quantize, or Ollama, would make of a model by a recipe.
 
 
 @dataclass(frozen=True)
@@ -351,6 +368,24 @@ def recipe_types(
     return RecipeTypes(name, imatrix, {tensor.row: kind for tensor, kind in pairs})
 
 
+def types_by_recipes(
+    model: Model, names: Iterable[str], known: Collection[str] | None = None
+) -> Iterator[RecipeTypes]:
+    """Yield the types by each recipe, of llama-quantize or of Ollama; see `recipe_types`."""
+    if model.format == "gguf":
+        seen = RecipeModel.of(model)
+        yield from (recipe_types(seen, name, known) for name in names)
+        return
+    columns = model.tensors.columns
+    for asked in names:
+        types = {}
+        for row in range(model.tensors.main_rows):
+            kind = ollama.type_of(columns.names[row], columns.shapes[row], asked, model.config)
+            if kind is not None:
+                types[row] = kind
+        yield RecipeTypes(asked, imatrix=False, types=types)
+
+
 def recipe_tasks(sets: Sequence[TensorSet], recipe: RecipeTypes) -> list[Task]:
     """Return the walks over the weights of a recipe; none if llama-quantize would refuse.
 
@@ -376,7 +411,11 @@ def recipe_size(
         return replace(present, problem=recipe.problem)
     columns = model.tensors.columns
     chosen = {row: _type_of(one, recipe) for one in sets for row in one.rows}
-    types = {row: TENSOR_TYPES[name] for row, name in chosen.items() if name != PRESENT}
+    types = {
+        row: rounded_type(name, columns.types[row].name, columns.shapes[row])
+        for row, name in chosen.items()
+        if name != PRESENT
+    }
     more = {
         row: (kind.nbytes_of(columns.shapes[row]) or 0) - columns.nbytes[row]
         for row, kind in types.items()
@@ -433,7 +472,7 @@ def errors_by_role(
         for task, errors in known:
             total.add(task.tensor_set, errors)
         rows = [(row, task.type_name) for task in some for row in task.tensor_set.rows]
-        nbytes = (_nbytes(columns.parameters[r], columns.nbytes[r], name) for r, name in rows)
+        nbytes = (_nbytes(columns, row, name) for row, name in rows)
         roles.append(
             RoleErrors(
                 role=role,
@@ -446,9 +485,11 @@ def errors_by_role(
     return sorted(roles, key=lambda one: (-one.nbytes, one.role))
 
 
-def _nbytes(parameters: int, present: int, name: str) -> int:
-    kind = TENSOR_TYPES.get(name)
-    return present if kind is None else kind.nbytes(parameters) or 0
+def _nbytes(columns: TensorColumns, row: int, name: str) -> int:
+    if name == PRESENT:
+        return columns.nbytes[row]
+    kind = rounded_type(name, columns.types[row].name, columns.shapes[row])
+    return kind.nbytes_of(columns.shapes[row]) or 0
 
 
 @dataclass(frozen=True)

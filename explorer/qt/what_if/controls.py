@@ -11,6 +11,7 @@ from PySide6.QtCore import QEvent, QPoint, QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QHideEvent, QKeyEvent
 
 from explorer.analysis.recipes.fits import why_no_recipe
+from explorer.analysis.recipes.ollama import BITS
 from explorer.analysis.recipes.rules import RECIPES
 from explorer.analysis.rounding import rounding_types
 from explorer.present.tables.errors import FIGURES, WEIGHTED
@@ -205,6 +206,7 @@ class Scope(Enum):
     SAME_ROLE = auto()
     MODEL = auto()
     RECIPES = auto()
+    OLLAMA = auto()
 
 
 class WhatIfControls(QtWidgets.QWidget):
@@ -226,6 +228,9 @@ class WhatIfControls(QtWidgets.QWidget):
         recipes = TypeList(recipe_groups(), USUAL_RECIPES)
         recipes.list.setAccessibleName("Recipes to try")
         self.recipes = TypeChooser(recipes, _recipes_text, self)
+        of_ollama = TypeList([("Ollama", tuple(BITS))], tuple(BITS))
+        of_ollama.list.setAccessibleName("Recipes of Ollama to try")
+        self.of_ollama = TypeChooser(of_ollama, _recipes_text, self)
         upwards = "Vertical axis"
         self.measure = choice(
             *(self, upwards, upwards),
@@ -237,7 +242,7 @@ class WhatIfControls(QtWidgets.QWidget):
             "Compare the tensor with itself rounded to this type, without an importance matrix "
             "(Enter in the table)"
         )
-        choices = Flow(self.scope, self.types, self.recipes, self.measure)
+        choices = Flow(self.scope, self.types, self.recipes, self.of_ollama, self.measure)
         row((choices, 1), self.use, of=self, margins=LINE).setAlignment(
             self.use, Qt.AlignmentFlag.AlignTop
         )
@@ -257,11 +262,13 @@ class WhatIfControls(QtWidgets.QWidget):
     @property
     def by_recipe(self) -> bool:
         """Whether recipes are tried rather than types."""
-        return self.chosen_scope is Scope.RECIPES
+        return self.chosen_scope in {Scope.RECIPES, Scope.OLLAMA}
 
     @property
     def chooser(self) -> TypeChooser:
         """What the types or recipes are chosen with."""
+        if self.chosen_scope is Scope.OLLAMA:
+            return self.of_ollama
         return self.recipes if self.by_recipe else self.types
 
     def _choose_scope(self) -> None:
@@ -269,8 +276,8 @@ class WhatIfControls(QtWidgets.QWidget):
         self.scope_changed.emit()
 
     def _show_chooser(self) -> None:
-        self.types.setVisible(not self.by_recipe)
-        self.recipes.setVisible(self.by_recipe)
+        for chooser in (self.types, self.recipes, self.of_ollama):
+            chooser.setVisible(chooser is self.chooser)
 
     @property
     def chosen_measure(self) -> Measure:
@@ -305,6 +312,7 @@ class WhatIfControls(QtWidgets.QWidget):
             Scope.SAME_ROLE: f"Same role in every layer ({count})",
             Scope.MODEL: "Whole model",
             Scope.RECIPES: "Whole model, as llama-quantize makes it",
+            Scope.OLLAMA: "Whole model, as Ollama makes it",
         }[scope]
 
 
@@ -320,7 +328,8 @@ def _choices(document: Document, rows: Sequence[int]) -> dict[Scope, tuple[int, 
         offered |= {scope: some for scope, some in several.items() if len(some) > 1}
     offered[Scope.MODEL] = None
     if why_no_recipe(document.model) is None:
-        offered[Scope.RECIPES] = None
+        is_gguf = document.model.format == "gguf"
+        offered[Scope.RECIPES if is_gguf else Scope.OLLAMA] = None
     return offered
 
 

@@ -22,9 +22,8 @@ from explorer.analysis.recipes.fits import (
     errors_by_role,
     recipe_size,
     recipe_tasks,
-    recipe_types,
+    types_by_recipes,
 )
-from explorer.analysis.recipes.tensors import RecipeModel
 from explorer.analysis.surveys import SurveyControl
 from explorer.analysis.what_if import PRESENT, SizeAfter, TypeErrors, pareto_front
 from explorer.errors import ExplorerError
@@ -254,16 +253,15 @@ def estimate_of(
     sizes: dict[str, what_if.SizeAfter] = {}
     tasks: dict[str, Sequence[what_if.Task]] = {}
     names = None if request.matrix is None else known
-    seen = RecipeModel.of(model) if request.by_recipe else None
-    for name in request.types:
+    if request.by_recipe:
+        for recipe in types_by_recipes(model, request.types, names):
+            check()
+            sizes[recipe.recipe] = recipe_size(model, present, sets, recipe)
+            tasks[recipe.recipe] = recipe_tasks(sets, recipe)
+    for name in () if request.by_recipe else request.types:
         check()
-        if seen is None:
-            sizes[name] = what_if.size_after(model, present, sets, name)
-            tasks[name] = what_if.tasks_of(sets, name)
-        else:
-            recipe = recipe_types(seen, name, names)
-            sizes[name] = recipe_size(model, present, sets, recipe)
-            tasks[name] = recipe_tasks(sets, recipe)
+        sizes[name] = what_if.size_after(model, present, sets, name)
+        tasks[name] = what_if.tasks_of(sets, name)
     usual = PlanInputs(devices=machine.devices, host=machine.host)
     inputs = completed(request.inputs or usual, model)
     types = {name: size.types for name, size in sizes.items() if size.problem is None}

@@ -352,6 +352,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         controls.scope_changed.connect(self._renew)
         controls.types.changed.connect(self._renew)
         controls.recipes.changed.connect(self._renew)
+        controls.of_ollama.changed.connect(self._renew)
         controls.measure.currentIndexChanged.connect(
             lambda _: self.panel.chart.set_measure(controls.chosen_measure)
         )
@@ -452,11 +453,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         if self._follower.waiting:
             return Refusal("The tensors of both models are being matched.", "")
         if self.controls.by_recipe:
-            return Refusal(
-                "No recipe is chosen",
-                "Choose the recipes of llama-quantize to try.",
-                "Choose recipes…",
-            )
+            return Refusal("No recipe is chosen", "Choose the recipes to try.", "Choose recipes…")
         return Refusal("No type is chosen", "Choose the types to try.", "Choose types…")
 
     def press(self) -> None:
