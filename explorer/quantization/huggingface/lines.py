@@ -462,24 +462,19 @@ _MOST_IN_PAIRS: Final = 1 << 16
 
 
 @kernel
-def _combine_pairs(words: Any, scales: Any, table: Any, run: Any, out: Any) -> None:
+def _combine_pairs(words: Any, scales: Any, pairs: Any, room: Any, out: Any) -> None:
     """Put lines of 4-bit codes of a table together, two codes at a time: half the look-ups.
 
     Args:
         words: uint64 [lines * line / 8]: the codes, a byte each, eight to a word.
         scales: As in `Lines`.
-        table: float32 [16]: the levels.
-        run: Weights of a scale.
+        pairs: uint64 [256]: the two levels of two codes.
+        room: Weights of a scale; uint64 [at least a line / 2] to work in.
         out: float32 [lines, line]; is filled.
     """
     count, size = out.shape
-    pairs = np.empty((256, 2), np.float32)
-    for pair in range(256):
-        pairs[pair, 0], pairs[pair, 1] = table[pair & 15], table[pair >> 4]
-    both = pairs.view(np.uint64)
-    each = max(1, _AT_ONCE // size)
-    found = np.empty(each * size // 2, np.uint64)
-    levels = found.view(np.float32)
+    run, found = room
+    each, levels = 2 * found.shape[0] // size, found.view(np.float32)
     for begin in range(0, count, each):
         lines = min(each, count - begin)
         start = u64(begin * size // 8)
@@ -487,7 +482,7 @@ def _combine_pairs(words: Any, scales: Any, table: Any, run: Any, out: Any) -> N
             word = words[start + w]
             word |= word >> u64(4)  # now bytes 0, 2, 4 and 6 have two codes each
             for c in range(u64(4)):
-                found[w * u64(4) + c] = both[(word >> (c * u64(16))) & u64(255), 0]
+                found[w * u64(4) + c] = pairs[(word >> (c * u64(16))) & u64(255)]
         for line in range(lines):
             for s in range(scales.shape[1]):
                 scale = scales[begin + line, s]
@@ -546,6 +541,9 @@ def combine(reader: Filler, lines: Lines, out: Floats) -> None:
     table = read_only(reader.levels)
     if layout.bits == 4 and codes.shape[1] % 8 == 0 and 0 < codes.shape[1] <= _MOST_IN_PAIRS:
         words = read_only(codes.reshape(-1).view(np.uint64))
-        _combine_pairs(words, scales, table, layout.run, out)
+        pair, size = np.arange(256), codes.shape[1]
+        pairs = np.stack([table[pair & 15], table[pair >> 4]], axis=1).view(np.uint64)[:, 0].copy()
+        found = np.empty(max(1, _AT_ONCE // size) * size // 2, np.uint64)
+        _combine_pairs(words, scales, pairs, (layout.run, found), out)
         return
     _combine_looked_up(codes, scales, table, layout.run, out)
