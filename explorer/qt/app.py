@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -17,6 +16,7 @@ from explorer import __version__
 from explorer.ends import end_at_once, exit_code, on_signals
 from explorer.qt.addresses import places_of
 from explorer.qt.crashes import catching
+from explorer.qt.freed_memory import share_arenas
 from explorer.qt.jobs import Job
 from explorer.qt.locale_numbers import use_locale
 from explorer.qt.main_window import MainWindow
@@ -50,22 +50,6 @@ class _Spoken(QAccessibleWidget):
         if kind == QAccessible.Text.Description and not said and callable(sentence):
             return str(sentence())
         return said
-
-
-_ARENA_MAX: Final = -8  # `M_ARENA_MAX` of glibc's malloc.h
-_ARENAS: Final = 2
-
-
-def share_arenas() -> None:
-    """Let all threads share two arenas of glibc's malloc; call it before there are threads.
-
-    By default a thread has its own arena, whose free memory no other thread can use: after some
-    thousand actions in the window 130 MiB were free in ten arenas, and 20 in a single one.
-    """
-    if sys.platform == "linux":
-        set_option = getattr(ctypes.CDLL(None), "mallopt", None)
-        if set_option is not None:
-            set_option(_ARENA_MAX, _ARENAS)
 
 
 DESKTOP_FILE: Final = "io.github.gguf_explorer.GGUFExplorer"

@@ -38,6 +38,7 @@ from explorer.qt.addresses import (
 from explorer.qt.contents.open_models import OpenModelsView
 from explorer.qt.crashes import Crashes
 from explorer.qt.document import Document, load_document
+from explorer.qt.freed_memory import give_back
 from explorer.qt.help.menu import Help
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.panels import Panels, ask_machine, downloads, open_selected
@@ -535,7 +536,7 @@ class MainWindow(QtWidgets.QMainWindow):
         self.panels.set_documents(self.documents)
         self.session.note()
         document.model.close()
-        gc.unfreeze()
+        QtCore.QTimer.singleShot(0, self, give_back)  # behind that of the tree, which lets go last
 
     def show_document(self, document: Document | None) -> None:
         """Show a model in the panels."""

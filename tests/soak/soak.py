@@ -43,7 +43,7 @@ from PySide6.QtCore import QMessageLogContext, QtMsgType, qInstallMessageHandler
 from PySide6.QtWidgets import QApplication
 
 from explorer.demo import make_demo
-from explorer.qt.app import share_arenas
+from explorer.qt.freed_memory import share_arenas
 from explorer.qt.main_window import MainWindow
 from explorer.qt.settings import Settings
 from explorer.quantization.kernel_cache import kernel_folder

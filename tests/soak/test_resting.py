@@ -19,7 +19,7 @@ from tests.soak.resting import allocated, rest
 
 _FREES_20_MIB = """
 import ctypes, threading
-from explorer.qt.app import share_arenas
+from explorer.qt.freed_memory import share_arenas
 from tests.soak.resting import allocated, keep_nothing_freed, own_memory
 
 share_arenas()
