@@ -62,7 +62,7 @@ MORE_RESTS = 3
 
 _OF_THE_PLATFORM = "This plugin does not support"  # the offscreen one says so of many things
 VISITED = 8  # models: one of each kind
-_LONGEST_S = 900.0  # of one action, on a machine that others share: the process ends, and tells where
+_LONGEST_S = 900.0  # of one action: behind it the process ends, and tells where it was
 _SHAPES = {
     "token_embd.weight": (64, 256),
     "output_norm.weight": (256,),
