@@ -185,12 +185,6 @@ class ErrorColumns:
         with np.errstate(divide="ignore"):
             return -20 * np.log10(self.weighted_relative_rmse)
 
-    def total_relative_rmse(self, chosen: Sequence[bool] | NDArray[np.bool_]) -> float:
-        """Return the relative RMSE of all weights of the chosen tensors; NaN if none is known."""
-        mask = np.asarray(chosen, np.bool_) & self.known
-        signal = math.fsum(self.signal[mask])
-        return math.sqrt(math.fsum(self.squares[mask]) / signal) if signal else math.nan
-
     @property
     def mean_error(self) -> Floats:
         return quotients(self.errors, self.compared)

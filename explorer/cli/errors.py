@@ -24,6 +24,7 @@ from explorer.errors import ExplorerError
 from explorer.formats import Model, Tensor, open_model
 from explorer.formats.ollama.manifest import is_name
 from explorer.formats.weights import Values
+from explorer.planner.logs.perplexity import read_quality
 from explorer.present import differences, errors
 from explorer.present.explanations import ABOUT_ERRORS
 from explorer.present.survey import summaries_record
@@ -158,13 +159,18 @@ def compare_command(  # noqa: PLR0913 - one for each argument and option
                 )
             found = list(rows)
         total, sums = comparison.total(), error_sums(two, found)
+        first = errors.Side.of("the reference", one)
+        headline = errors.headline(first, errors.Side.summed("The candidate", two, sums))
     files.save(described.names, map(described.flat, found))
     more = [] if matrix_path is None else WEIGHTED.names
     if as_json:
         document = errors.document((reference, candidate), found, matching, total, matrix_path)
-        output.write_json(document | {"sums": summaries_record(sums, Source.ERRORS, *more)})
+        output.write_json(
+            document | {"headline": headline, "sums": summaries_record(sums, Source.ERRORS, *more)}
+        )
     else:
         if not names and len(found) == len(comparison.matches):
+            output.write(output.style(f"\n{output.wrapped(headline)}\n", bold=True))
             output.write(output.sums_text(sums, Source.ERRORS, *more))
         output.write("\n".join([*_summary(matching, total, whole=not names), ""]))
     damaged = [row.problem for row in found if row.problem is not None]
@@ -216,6 +222,8 @@ def _compare_both(  # noqa: PLR0913, PLR0917 - the options of the command
                     )
                 )
         sums = [error_sums(model, rows) for model, rows in zip(both, found, strict=True)]
+        pair = zip("AB", both, sums, strict=True)
+        headline = errors.headline(*(errors.Side.summed(*side) for side in pair))
     rows = side_rows(*found)
     files.save(SIDES.names, map(SIDES.flat, rows))
     more = [] if matrix_path is None else WEIGHTED.names
@@ -224,13 +232,15 @@ def _compare_both(  # noqa: PLR0913, PLR0917 - the options of the command
         output.write_json(
             errors.document_of_both(given, rows, matchings, totals, matrix_path)
             | {
+                "headline": headline,
                 "sums": {
                     side: summaries_record(one, Source.ERRORS, *more)
                     for side, one in zip("ab", sums, strict=True)
-                }
+                },
             }
         )
     else:
+        output.write(output.style(f"{output.wrapped(headline)}\n\n", bold=True))
         output.write(output.table_of(SIDES, _worst_first(rows), _LONGEST_NAME))
         for side, one, matching, whole in zip("AB", sums, matchings, totals, strict=True):
             output.write(output.style(f"\n{side} against the original\n", bold=True))
@@ -343,6 +353,14 @@ def _named(title: str, names: Sequence[str]) -> Iterator[str]:
     help="Compare the weights of both with this model, which they were made of.",
 )
 @click.option(
+    "quality",
+    "--measured",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Perplexity or KL divergence of either: output of llama-perplexity, or a CSV.",
+)
+@click.option(
     "context",
     "--context",
     type=click.IntRange(1, 1 << 30),
@@ -362,6 +380,7 @@ def diff_command(  # noqa: PLR0913 - one for each argument and option
     *,
     measured: bool,
     original: str | None,
+    quality: tuple[Path, ...],
     context: int,
     workers: int,
     root: str | None,
@@ -378,12 +397,14 @@ def diff_command(  # noqa: PLR0913 - one for each argument and option
     Examples:
       gguf-explorer diff model-Q4_K_M.gguf model-Q5_K_M.gguf
       gguf-explorer diff a.gguf b.gguf --original model-bf16.gguf
+      gguf-explorer diff a.gguf b.gguf --original bf16.gguf --measured perplexity.csv
       gguf-explorer diff Llama-3-8B/ llama-3-8b-Q8_0.gguf --json | jq .tensors.changed
     """
     given = (one, other) if original is None else (one, other, original)
     with ExitStack() as stack:
         models = [stack.enter_context(open_model(path)) for path in _paths(given, root)]
         found = differences.Comparison.of(models[0], models[1], context)
+        found = found.with_measured([one for path in quality for one in read_quality(path)])
         if measured or original is not None:
             options.agree_to_fetch(models, fetch)
             line: output.Progress | None = None

@@ -5,7 +5,8 @@ The first is called A, the second B: what only B has was added.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -19,15 +20,20 @@ from explorer.analysis.differences import (
     VocabularyDifference,
     compare_headers,
 )
+from explorer.analysis.what_if import SizeAfter
 from explorer.errors import ExplorerError
+from explorer.formats.facts import describe
 from explorer.formats.model import MetadataEntry, Model
 from explorer.formats.side_files import CHAT_TEMPLATE
 from explorer.parallel import Check, never
 from explorer.planner.engines.llama_cpp import Settings, allocate
+from explorer.planner.logs.perplexity import Quality
+from explorer.present.errors import Side, headline
 from explorer.present.explanations import ABOUT_ERRORS
 from explorer.present.model import kind_of, type_text, value_text
 from explorer.present.tables.differences import (
     METRICS,
+    QUALITY,
     ROLES,
     TENSORS,
     AnyErrors,
@@ -39,7 +45,8 @@ from explorer.present.tables.errors import FIGURES
 from explorer.present.tables.facts import FACTS
 from explorer.present.tables.metadata import entry_record
 from explorer.present.tables.table import BITS, BYTES, COUNT, INTEGER, Kind
-from explorer.text import bytes_text, count_text, counted, integer_text, percent_text
+from explorer.present.tables.what_if import Line
+from explorer.text import counted, integer_text, plain_text
 
 CONTEXT: Final = 4096
 """Tokens of the plan that both models get, if no other number is asked for."""
@@ -63,6 +70,7 @@ MEASURE: Final = "Reads all weights of both models and compares them, pair by pa
 MEMORY: Final = "What llama.cpp allocates for each model under the same settings."
 
 _SIDES: Final = ("a", "b")
+_BETTER: Final = {"relative_rmse": -1, "sqnr_db": 1}  # whether less is better, or more
 _VALUE_CHARACTERS: Final = 160
 _NO_MODEL: Final = "it is not a whole model"
 
@@ -199,6 +207,7 @@ class Comparison:
     context: int
     memory: tuple[Memory, Memory]
     errors: Errors | None = None
+    measured: tuple[Quality | None, Quality | None] = (None, None)  # by others
 
     @classmethod
     def of(
@@ -210,6 +219,22 @@ class Comparison:
 
     def with_errors(self, errors: Errors) -> Comparison:
         return replace(self, errors=errors)
+
+    def with_measured(self, found: Sequence[Quality]) -> Comparison:
+        """Add what others measured of A and of B; of several runs the last counts."""
+        sides = [
+            next((one for one in reversed(found) if one.is_of(model.path, kind)), None)
+            for model in self.found.models
+            for kind in (describe(model).file_type,)
+        ]
+        return replace(self, measured=(sides[0], sides[1]))
+
+    @property
+    def headline(self) -> str:
+        """What B takes and loses beside A, and where."""
+        errors = self.errors or Errors(None, ({}, {}), (None, None), (None, None))
+        both = zip("AB", self.found.models, errors.sides, errors.matrices, strict=True)
+        return headline(*(Side.of(*one) for one in both))
 
     @property
     def is_planned(self) -> bool:
@@ -238,6 +263,15 @@ def size_rows(comparison: Comparison) -> Iterator[SizeRow]:
         ("tensors", INTEGER, lambda m: len(m.tensors.rows)),
         ("keys", INTEGER, lambda m: len(m.metadata.entries)),
     ]
+    metrics = (None, None) if comparison.errors is None else comparison.errors.matrices
+    for name in _BETTER if any(metrics) else ():
+        column = FIGURES[name]
+        a, b = (None if side is None else getattr(side, name) for side in metrics)
+        yield SizeRow(name, f"{column.title}, matrices", column.kind, (a, b), _BETTER[name])
+    for name, label, kind, better in QUALITY:
+        a, b = (None if side is None else side.figures.get(name) for side in comparison.measured)
+        if (a, b) != (None, None):
+            yield SizeRow(name, label, kind, (a, b), better)
     for name, kind, value in rows:
         label = "Size of files" if name == "file_bytes" else FACTS[facts.get(name, name)].title
         yield SizeRow(name, label, kind, (value(one), value(other)))
@@ -254,6 +288,24 @@ def size_rows(comparison: Comparison) -> Iterator[SizeRow]:
             for one in comparison.memory
         )
         yield SizeRow(f"memory_{name}", label, BYTES, (a, b))
+
+
+def chart_lines(comparison: Comparison) -> list[Line]:
+    """Return both models as lines of a chart of error against size; errors of all matrices."""
+    errors = comparison.errors
+    matrices = (None, None) if errors is None or errors.original is None else errors.matrices
+    lines = []
+    sides = zip("AB", comparison.found.models, matrices, comparison.measured, strict=True)
+    for letter, model, metrics, quality in sides:
+        facts, nbytes = describe(model), model.nbytes
+        size = SizeAfter(model.parameters, nbytes, nbytes, nbytes)
+        known = {} if metrics is None else {name: getattr(metrics, name) for name in _BETTER}
+        given = {name: value for name, value in known.items() if not math.isnan(value)}
+        given |= {} if quality is None else quality.figures
+        colour = facts.types[0].name if facts.types else ""
+        title = plain_text(f"{letter}: {facts.file_type or colour}")
+        lines.append(Line(colour, title, size, size, given=given, front=True, mark=letter))
+    return lines
 
 
 def key_rows(comparison: Comparison, limit: int = _VALUE_CHARACTERS) -> list[KeyRow]:
@@ -336,14 +388,15 @@ def text_lines(found: TextDifference) -> list[str]:
 
 
 def summary(comparison: Comparison) -> list[str]:
-    """Say in a few sentences what the two models differ in."""
+    """Say in a few sentences what the two models differ in; first what B takes and loses."""
+    has_weights = any(model.nbytes for model in comparison.found.models)
+    return [*([comparison.headline] if has_weights else []), *notes(comparison)]
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """Return all sentences but the first."""
     found = comparison.found
     lines = ["The headers say the same." if found.equal else _header_sentence(found)]
-    one, other = (model.nbytes for model in found.models)
-    if one != other and one:
-        more = "more" if other > one else "less"
-        share = percent_text(abs(other - one) / one)
-        lines.append(f"B takes {bytes_text(abs(other - one))} ({share}) {more} than A.")
     if found.vocabulary is not None:
         lines.append(f"The vocabularies differ: {vocabulary_sentence(found.vocabulary)}")
     elif found.same_tokens:
@@ -390,23 +443,6 @@ def _text_sentences(found: Differences) -> Iterator[str]:
 
 def _error_sentences(errors: Errors) -> Iterator[str]:
     measured = any(metrics is not None and metrics.compared for metrics in errors.totals)
-    others = {"A": "B", "B": "A"} if errors.original is None else {}
-    relative = FIGURES["relative_rmse"]
-    label = relative.title
-    for name, total, metrics in zip("AB", errors.totals, errors.matrices, strict=True):
-        if total is None or metrics is None or not total.compared:
-            continue
-        whole = relative.write(total.relative_rmse)
-        against = others.get(name, "the original")
-        sentence = f"{label} of {name} against {against}: {whole} over all weights."
-        if metrics.compared:
-            value = relative.write(metrics.relative_rmse)
-            sentence = (
-                f"{label} of {name} against {against}: {value} over the "
-                f"{count_text(metrics.compared)} weights of all matrices, {whole} with norms and "
-                "biases, which are large."
-            )
-        yield sentence
     yield errors.meaning if measured else NOTHING_COMPARED
     if errors.problems:
         first = next(iter(errors.problems.items()))
@@ -457,6 +493,10 @@ def document(comparison: Comparison, paths: tuple[str, str]) -> dict[str, Any]:
         "texts": [_text_record(text) for text in found.texts],
         "vocabulary": None if found.vocabulary is None else _vocabulary_record(found.vocabulary),
         "errors": None if comparison.errors is None else _errors_record(comparison.errors),
+        "measured": {
+            side: None if one is None else dict(one.figures)
+            for side, one in zip(_SIDES, comparison.measured, strict=True)
+        },
     }
 
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
+from explorer.analysis.columns import Summaries
 from explorer.analysis.errors.compare import ComparedRow, TotalErrors
 from explorer.analysis.matching.pairing import Matching
+from explorer.formats.facts import describe
+from explorer.formats.model import Model
+from explorer.formats.tensors import parse_name
 from explorer.present.explanations import ABOUT_ERRORS
-from explorer.present.tables.differences import SIDES, SidesRow
-from explorer.present.tables.errors import MISMATCHES, WEIGHTED, compared_table
+from explorer.present.tables.differences import SIDES, AnyErrors, SidesRow
+from explorer.present.tables.errors import FIGURES, MISMATCHES, WEIGHTED, compared_table
 from explorer.quantization.huggingface.schemes import scheme
+from explorer.text import bytes_text, percent_text, plain_text
 
 _NO_CALIBRATION: Final = (
     "Types of Hugging Face models are rounded to nearest, from the weights alone. What calibration "
@@ -21,6 +29,110 @@ _NO_CALIBRATION: Final = (
 NO_MATRIX: Final = (
     "No importance matrix: all weights count alike. Choose one above to see weighted errors."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of two models that are compared, for a sentence.
+
+    Attributes:
+        name: What to call it, safe to show.
+        nbytes: Bytes of its tensors.
+        role_bytes: The same by role.
+        squares: Sums of squared errors by role, as far as they are known: of both against the
+            original, or of one against the other.
+        loss: Relative RMSE of all but norms and biases; None where it is not known.
+    """
+
+    name: str
+    nbytes: int
+    role_bytes: Mapping[str, int]
+    squares: Mapping[str, float]
+    loss: float | None
+
+    @classmethod
+    def of(
+        cls,
+        letter: str,
+        model: Model,
+        errors: Mapping[str, AnyErrors] | None = None,
+        matrices: AnyErrors | None = None,
+    ) -> Side:
+        """Return a model with errors by role, and of all matrices."""
+        squares = {role: one.rmse**2 * one.compared for role, one in (errors or {}).items()}
+        known = matrices is not None and matrices.compared
+        loss = matrices.relative_rmse if matrices is not None and known else None
+        return cls._of(letter, model, squares, loss)
+
+    @classmethod
+    def summed(cls, letter: str, model: Model, sums: Summaries) -> Side:
+        """Return a model with the sums of its errors."""
+        squares = {
+            one.role: one.figures["rmse"] ** 2 * one.parameters
+            for one in sums.roles
+            if not math.isnan(one.figures["rmse"])
+        }
+        loss = sums.matrices.figures["relative_rmse"]
+        return cls._of(letter, model, squares, None if math.isnan(loss) else loss)
+
+    @classmethod
+    def _of(
+        cls, letter: str, model: Model, squares: Mapping[str, float], loss: float | None
+    ) -> Side:
+        columns, nbytes = model.tensors.columns, Counter[str]()
+        for name, size in zip(columns.names, columns.nbytes, strict=True):
+            nbytes[parse_name(name).role] += size
+        kind = describe(model).file_type
+        name = letter if kind is None else f"{letter} ({plain_text(kind)})"
+        return cls(name, model.nbytes, nbytes, squares, loss)
+
+
+_HALF: Final = 0.475, 0.525
+_MOST: Final = 0.5
+
+
+def headline(one: Side, other: Side) -> str:
+    """Say in a sentence what B takes and loses beside A, and where; from what is known."""
+    size = other.nbytes - one.nbytes
+    share = f" ({percent_text(abs(size) / one.nbytes)})" if one.nbytes else ""
+    by = f"{bytes_text(abs(size))}{share} {'larger' if size > 0 else 'smaller'} than"
+    text = f"{other.name} is {by if size else 'as large as'} {one.name}"
+    known = [side for side in (one, other) if side.loss is not None]
+    if not known:
+        more = {
+            role: (other.role_bytes[role] - nbytes) * size
+            for role, nbytes in one.role_bytes.items()
+            if role in other.role_bytes
+        }
+        return f"{text}{_where(more)}."
+    loss, before, figure = other.loss, one.loss, FIGURES["relative_rmse"]
+    if loss is None or before is None:  # of one, against the other
+        text += f" and differs from it by {figure.write(known[0].loss)} (relative RMSE)"
+        return f"{text}{_where(known[0].squares)}."
+    if loss == before:
+        return f"{text}, with the same error."
+    ratio = loss / before if before else math.inf
+    words = f"has {percent_text(abs(ratio - 1))} {'more' if ratio > 1 else 'less'} error"
+    if not before:
+        words = "has an error"
+    elif _HALF[0] <= ratio <= _HALF[1]:
+        words = "halves the error"
+    sign = 1 if loss > before else -1
+    parts = [role for role in one.squares if role in other.squares]
+    where = _where({role: sign * (other.squares[role] - one.squares[role]) for role in parts})
+    both = f"{figure.write(loss)} instead of {figure.write(before)} relative RMSE"
+    return f"{text} and {words} ({both}){where}."
+
+
+def _where(parts: Mapping[str, float]) -> str:
+    """Return which role has most of a sum, or the largest part of it; "" if none has any."""
+    total = math.fsum(parts.values())
+    role = max(parts, key=parts.__getitem__, default="")
+    if not total > 0 or not parts[role] > 0 or len(parts) < 2:
+        return ""
+    share = min(1.0, parts[role] / total)
+    part = "most" if share > _MOST else percent_text(share)
+    return f"; {part} of it in {plain_text(role)}"
 
 
 def rounding_notes(type_names: Iterable[str]) -> list[str]:

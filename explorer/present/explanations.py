@@ -74,6 +74,10 @@ _PICTURE_TEXTS: Final = {
         "A point for each type: bits per weight from left to right, error upwards. No type on the "
         "line is both larger and worse than another."
     ),
+    "compare_chart": (
+        "A point for each model: its size from left to right, its error against the original "
+        "upwards. What others measured of it can be drawn in place of the error."
+    ),
     "model_map": (
         "A cell for each role of each layer. Its colour shows the type, or the figure that is "
         "chosen above. Norms and biases share a column: quantizers leave them as they are. The "

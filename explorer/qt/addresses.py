@@ -363,3 +363,18 @@ class TrafficLabel(QObject):
             )
         if self._label.text() != text:
             self._label.setText(text)
+
+
+_MODEL_SUFFIXES: Final = frozenset({".gguf", ".safetensors", ".json", ".bin", ""})
+MOST_PASTED: Final = 1 << 24
+"""Characters of a text that is dropped or pasted."""
+
+
+def dropped_log(data: QMimeData) -> Path | str | None:
+    """Return the log that is dropped: one file that is not a model's, or a text; else None."""
+    urls = data.urls()
+    if urls:
+        path = Path(urls[0].toLocalFile()) if urls[0].isLocalFile() else None
+        is_log = path is not None and path.suffix.casefold() not in _MODEL_SUFFIXES
+        return path if is_log and len(urls) == 1 else None
+    return data.text()[:MOST_PASTED] if data.hasText() else None

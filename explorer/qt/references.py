@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from explorer.analysis.errors.pairs import WeightsPair
     from explorer.analysis.matching.pairing import Match, Matching
     from explorer.formats.model import Model
+    from explorer.planner.logs.perplexity import Quality
     from explorer.stores import Entry
 
 
@@ -137,6 +138,7 @@ class References(QObject):
         other: Another model that is compared with the same original: B; None for none.
         original: What was chosen to measure errors against.
         matrix: What errors are weighted by, too, and how *What if?* searches for scales; or None.
+        measured: Perplexities and KL divergences that others measured, as the user gave them.
 
     Signals:
         changed: Something else is compared, or the matching of two models is known.
@@ -154,6 +156,7 @@ class References(QObject):
         self.other: Document | None = None
         self.original: Reference = None
         self.matrix: ImportanceMatrix | None = None
+        self.measured: tuple[Quality, ...] = ()
         self._originals: WeakKeyDictionary[Document, Reference] = WeakKeyDictionary()
         self._others: WeakKeyDictionary[Document, Document] = WeakKeyDictionary()
         self._matched: WeakKeyDictionary[Document, WeakKeyDictionary[Document, MatchedModels]]
@@ -226,6 +229,11 @@ class References(QObject):
         if matrix is not self.matrix:
             self.matrix = matrix
             self.changed.emit()
+
+    def add_measured(self, found: Sequence[Quality]) -> None:
+        """Know of what others measured, of whatever models."""
+        self.measured = (*self.measured, *found)[-_MOST_MEASURED:]
+        self.changed.emit()
 
     def compare_with(self, document: Document) -> None:
         """Compare the current model with another one: with its original, or as B."""
@@ -443,6 +451,7 @@ class OriginalFinder(QObject):
         self._slot.run(title, lambda job: work(job.check), take, app.report)
 
 
+_MOST_MEASURED: Final = 10_000
 OPEN: Final = object()
 """Stands for "another model", which is to be opened first."""
 

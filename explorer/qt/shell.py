@@ -56,7 +56,7 @@ from explorer.qt.widgets.building import column, row
 from explorer.qt.widgets.labels import Chip, ChipText, ElidedLabel, Notice, plain_label
 from explorer.qt.widgets.painting import IconButton, IconLabel, SearchButton, paint_icon
 from explorer.qt.widgets.segments import SegmentBar
-from explorer.text import bytes_text, integer_text, plain_text, shape_text, shorten
+from explorer.text import bytes_text, count_text, integer_text, plain_text, shape_text, shorten
 
 _RAIL_WIDTH: Final = 84
 _RAIL_FOLDED: Final = 56
@@ -445,10 +445,16 @@ class Shell(QWidget):
         if self.panels.page in {"weights", "errors"} and rows:
             tensor = document.model.tensors.rows[rows[0]]
             parts += [tensor.name, tensor.type.name, shape_text(tensor.shape)]
-        other = self.panels.references.chosen
-        if self.panels.group == "compare" and other is not None:
-            name = other.title if isinstance(other, Document) else other.type_name
-            parts.append(f"compared with {name}")
+        references, count = self.panels.references, document.facts.parameters
+        other, chosen = references.other, references.chosen
+        if self.panels.group == "compare" and chosen is not None:
+            if other is not None and other is not chosen:
+                parts = [f"A: {document.title}", *parts[1:], f"B: {other.title}"]
+            name = chosen.title if isinstance(chosen, Document) else chosen.type_name
+            way = "compared with" if isinstance(chosen, Document) else "rounded to"
+            parts.append(f"{way} {name}")
+        if self.panels.page not in {"weights", "errors"} and count:
+            parts.append(f"n = {count_text(count)} weights")
         return "   ·   ".join(map(plain_text, parts))
 
     def _show_place(self) -> None:

@@ -13,7 +13,6 @@ from explorer.analysis.columns import (
     ErrorColumns,
     StatisticsColumns,
     Summaries,
-    is_matrix,
     model_summaries,
     parameter_shares,
 )
@@ -25,7 +24,6 @@ from explorer.analysis.survey_cache import SurveyCache
 from explorer.analysis.surveys import run_errors, run_survey, telling_rows
 from explorer.errors import ExplorerError, PlanError
 from explorer.formats import open_model
-from explorer.formats.columns import size_arrays
 from explorer.formats.facts import Facts, describe
 from explorer.formats.model import Model
 from explorer.formats.tensors import Tensor, is_matrix_shape, rows_by_name
@@ -98,9 +96,6 @@ class ComparedModel:
 
     matching: Matching  # the pairs, and tensors without one
     compared: int  # number of pairs that were compared
-    # Relative RMSE of the weights of all matrices; NaN if there are none. Norms and biases are few
-    # and large and would hide them, so they are not part of it.
-    relative_rmse: float
     columns: ErrorColumns  # the errors of each tensor
     matrix: Model | None = None  # what they were weighted by, too
 
@@ -270,8 +265,7 @@ def _with_errors(
         )
         for one in data.tensors
     ]
-    total = columns.total_relative_rmse(is_matrix(size_arrays(model.tensors.columns)))
-    comparison = ComparedModel(matching, compared, total, columns, matrix)
+    comparison = ComparedModel(matching, compared, columns, matrix)
     return replace(data, tensors=tensors, comparison=comparison, damaged=damaged)
 
 

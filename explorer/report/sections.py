@@ -28,11 +28,12 @@ from explorer.present import plan as plan_texts
 from explorer.present import recipes as recipe_texts
 from explorer.present import survey as survey_texts
 from explorer.present.colours import MEMORY_COLOURS, Pattern, type_colour, type_pattern
+from explorer.present.errors import Side, headline
 from explorer.present.explanations import ABOUT_ERRORS
 from explorer.present.quantization import DeclaredQuantization, declared_quantization
 from explorer.present.speed import speed_here
 from explorer.present.tables import table as tables
-from explorer.present.tables.errors import FIGURES, MISMATCHES, WEIGHTED
+from explorer.present.tables.errors import MISMATCHES, WEIGHTED
 from explorer.present.tables.facts import FACTS, model_facts
 from explorer.present.tables.metadata import keys_of, metadata_table
 from explorer.present.tables.plans import BY_CONTEXT, PlanRow
@@ -367,11 +368,13 @@ def _comparison(data: ReportData) -> dict[str, Any] | None:
         "the reference": matching.unmatched_reference,
         "this model": matching.unmatched_candidate,
     }
+    told = ""
+    if data.reference is not None and data.sums is not None:
+        one, other = Side.of("the reference", data.reference), data.model
+        told = headline(one, Side.summed("This model", other, data.sums))
     return {
+        "headline": told,
         "compared": found.compared,
-        "total": ""
-        if math.isnan(found.relative_rmse)
-        else FIGURES["relative_rmse"].write(found.relative_rmse),
         "weighted": ""
         if math.isnan(found.weighted)
         else WEIGHTED["weighted_relative_rmse"].write(found.weighted),

@@ -22,7 +22,7 @@ Run = Callable[..., Any]
 # docs/interface.md, `diff`
 _PROMISED = (
     *("a", "b", "equal", "summary", "size", "memory", "metadata", "tensors", "roles", "texts"),
-    *("vocabulary", "errors"),
+    *("vocabulary", "errors", "measured"),
 )
 
 
@@ -98,7 +98,8 @@ def test_text_says_what_differs_and_what_it_means(
     assert "\\x1b" in out or "\\u001b" in out
     assert main(["diff", one, other, "--original", original]) == 0
     out = capsys.readouterr().out
-    assert "against the original" in out
+    assert "more error" in out
+    assert "worse" in out
     assert "Relative RMSE A" in out
 
 
@@ -148,3 +149,15 @@ def test_models_of_a_vocabulary_alone(shared_data: Path, capsys: Capture) -> Non
     assert "Types by role" not in out
     assert "No plan of memory: it holds no weights." in out
     assert "Memory in all" not in out
+
+
+def test_what_others_measured(paths: tuple[str, str, str], tmp_path: Path, capsys: Capture) -> None:
+    table = tmp_path / "results.csv"
+    table.write_text("model,ppl\none,6.25\nelse,7\n")
+    one, other, _ = paths
+    assert run_json(capsys, one, other, "--measured", str(table))["measured"] == {
+        "a": {"perplexity": 6.25},
+        "b": None,
+    }
+    assert main(["diff", one, other, "--measured", str(table)]) == 0
+    assert "Perplexity, measured elsewhere" in capsys.readouterr().out

@@ -10,6 +10,7 @@ import pytest
 
 from explorer.analysis.matching.pairing import match_models
 from explorer.formats import open_model
+from explorer.present.errors import Side, headline
 from explorer.present.tables.errors import FIGURES
 from explorer.report.gather import gather
 from tests.helpers.model_pairs import arrays_of, write_gguf
@@ -43,3 +44,55 @@ def test_the_report_adds_the_squares_of_parts(tmp_path: Path) -> None:
     relative = float(np.sqrt(np.sum(e.astype(float) ** 2) / np.sum(r.astype(float) ** 2)))
     assert found.errors["relative_rmse"] == pytest.approx(relative, rel=1e-6)
     assert found.errors["sqnr_db"] == pytest.approx(-20 * math.log10(relative), rel=1e-6)
+
+
+def _side(
+    name: str, nbytes: int, squares: dict[str, float] | None = None, loss: float | None = None
+) -> Side:
+    return Side(name, nbytes << 20, {"up": nbytes << 19, "down": nbytes << 19}, squares or {}, loss)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "said"),
+    [
+        (
+            _side("A", 100),
+            _side("B", 150),
+            "B is 50.0 MiB (50.0 %) larger than A; 50.0 % of it in up.",
+        ),
+        (_side("A", 100), _side("B", 100), "B is as large as A."),
+        # B against A
+        (
+            _side("A", 100),
+            _side("B", 50, {"up": 3.0, "down": 1.0}, 0.25),
+            "B is 50.0 MiB (50.0 %) smaller than A and differs from it by 25.00 % (relative RMSE); "
+            "most of it in up.",
+        ),
+        # both against the original
+        (
+            _side("A", 100, {"up": 4.0, "down": 4.0}, 0.1),
+            _side("B", 150, {"up": 4.0, "down": 1.0}, 0.05),
+            "B is 50.0 MiB (50.0 %) larger than A and halves the error (5.000 % instead of 10.00 % "
+            "relative RMSE); most of it in down.",
+        ),
+        (
+            _side("A", 100, {"up": 1.0, "k": 1.0, "v": 1.0}, 0.1),
+            _side("B", 50, {"up": 2.0, "k": 2.4, "v": 2.0}, 0.15),
+            "B is 50.0 MiB (50.0 %) smaller than A and has 50.0 % more error (15.00 % instead of "
+            "10.00 % relative RMSE); 41.2 % of it in k.",
+        ),
+        (
+            _side("A", 100, {}, 0.1),
+            _side("B", 50, {}, 0.1),
+            "B is 50.0 MiB (50.0 %) smaller than A, with the same error.",
+        ),
+        (
+            _side("A", 100, {}, 0.0),
+            _side("B", 50, {}, 0.1),
+            "B is 50.0 MiB (50.0 %) smaller than A and has an error (10.00 % instead of 0 % "
+            "relative RMSE).",
+        ),
+    ],
+)
+def test_a_sentence_says_what_b_takes_and_loses(one: Side, other: Side, said: str) -> None:
+    assert headline(one, other) == said

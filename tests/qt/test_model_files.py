@@ -32,6 +32,7 @@ from explorer.qt import actions
 from explorer.qt.main_window import MainWindow
 from explorer.qt.references import Rounding
 from explorer.qt.widgets import saving
+from explorer.qt.widgets.plot_panel import FigureDialog
 from explorer.sources.remote.addresses import refuse_all
 from explorer.text import PLAIN, set_notation
 from tests.helpers.descendants import descendants
@@ -55,6 +56,7 @@ class Dialog:
         patch.setattr(QInputDialog, "getText", lambda *_: ("", False))
         patch.setattr(QColorDialog, "getColor", lambda *_: None)
         patch.setattr(QDialog, "exec", lambda _: 0)
+        patch.setattr(FigureDialog, "open", FigureDialog.accept)
         patch.setattr(QMenu, "exec", lambda *_: None)
         patch.setattr(QDesktopServices, "openUrl", lambda _: True)
         for restyle in ("apply_scheme", "apply_text_size"):  # a second each, and nothing is saved

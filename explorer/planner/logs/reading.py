@@ -36,7 +36,7 @@ class _Lines:
         """Take the next bytes."""
         if not self._begun and piece:
             self._begun = True
-            encoding = _wide_encoding(piece)
+            encoding = wide_encoding(piece)
             if encoding is not None:  # PowerShell's `>` writes UTF-16
                 self._decoder = codecs.getincrementaldecoder(encoding)("replace")
         if self._decoder is not None:
@@ -76,7 +76,7 @@ class _Lines:
                 self._parser.line(line.decode("utf-8", "replace"))
 
 
-def _wide_encoding(piece: bytes) -> str | None:
+def wide_encoding(piece: bytes) -> str | None:
     """Return the encoding of a text in UTF-16, with a mark or with a NUL at every second byte."""
     if piece[:2] in {b"\xff\xfe", b"\xfe\xff"}:
         return "utf-16"

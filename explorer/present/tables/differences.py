@@ -20,6 +20,7 @@ from explorer.present.tables.table import (
     FIGURE,
     INTEGER,
     LIST,
+    RATIO,
     SHAPE,
     TEXT,
     TYPE,
@@ -27,7 +28,7 @@ from explorer.present.tables.table import (
     Kind,
     Table,
 )
-from explorer.text import integer_text, percent_text, signed_text
+from explorer.text import digits_text, integer_text, percent_text, signed_text
 
 AnyErrors: TypeAlias = ErrorMetrics | SummedErrors
 """Errors of weights together, measured at once or added up."""
@@ -54,17 +55,36 @@ def _of_sides(
     ]
 
 
+def _better_or_worse(gain: float) -> str:
+    """Return what a gain of B over A is, in words: a colour alone would not say it."""
+    return " better" if gain > 0 else " worse" if gain < 0 else ""
+
+
+def loss_tone(loss: float | None) -> str:
+    """Return how a cell of B's loss beside A's is set off."""
+    return "" if loss is None else _tone(-loss)
+
+
+def _tone(gain: float) -> str:
+    return "good" if gain > 0 else "bad" if gain < 0 else ""
+
+
 # Sizes and memory
 
 
 @dataclass(frozen=True, slots=True)
 class SizeRow:
-    """A figure of both models; None is not known."""
+    """A figure of both models; None is not known.
+
+    Attributes:
+        better: Whether more of it is better (1), or less (-1); 0 if that cannot be said.
+    """
 
     name: str
     label: str
     kind: Kind
     values: tuple[float | None, float | None]
+    better: int = 0
 
     def text(self, side: int) -> str:
         """Return the figure of A (0) or of B (1)."""
@@ -78,8 +98,14 @@ class SizeRow:
         if one is None or other is None or one == other:
             return ""
         by = other - one
-        share = f" ({signed_text(by / one, percent_text)})" if one else ""
-        return signed_text(by, self.kind.write) + share
+        share = f" ({signed_text(by / one, percent_text)})" if one and not self.better else ""
+        return signed_text(by, self.kind.write) + share + _better_or_worse(by * self.better)
+
+    @property
+    def tone(self) -> str:
+        """Whether B is better than A, or worse."""
+        one, other = self.values
+        return "" if one is None or other is None else _tone((other - one) * self.better)
 
 
 _A: Final = "The first model."
@@ -89,9 +115,24 @@ SIZES: Final = Table[SizeRow](
     Column("figure", "Figure", TEXT, "A figure of both models.", lambda row: row.label),
     Column("a", "A", FIGURE, _A, lambda row: row.values[0], text=lambda row: row.text(0)),
     Column("b", "B", FIGURE, _B, lambda row: row.values[1], text=lambda row: row.text(1)),
-    Column("difference", "Difference", TEXT, "B minus A, and its share of A."),
-    title="Sizes and memory",
+    Column(
+        *("difference", "Difference", TEXT, "B minus A, and its share of A."),
+        tone=lambda row: row.tone,
+    ),
+    title="Sizes, errors and memory",
 )
+
+
+_PLAIN: Final = Kind(partial(digits_text, digits=4))
+
+QUALITY: Final = (
+    ("perplexity", "Perplexity, measured elsewhere", _PLAIN, -1),
+    ("divergence", "Mean KL divergence, measured elsewhere", _PLAIN, -1),
+    ("divergence_median", "Median KL divergence", _PLAIN, -1),
+    ("divergence_99_9", "KL divergence, 99.9 %", _PLAIN, -1),
+    ("same_top", "Same first token", RATIO, 1),
+)
+"""What others measured: its name in `Quality`, label, kind, and whether more of it is better."""
 
 
 # Metadata
@@ -319,6 +360,7 @@ SIDES: Final = Table[SidesRow](
     Column(
         *("difference", "B - A", Kind(partial(signed_text, text=percent_text)), _LOSS),
         lambda row: row.difference(_relative),
+        tone=lambda row: loss_tone(row.difference(_relative)),
     ),
     Column(
         *("bytes_difference", "Size, B - A", BYTES_CHANGE, "Bytes of B minus those of A."),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from explorer.analysis.errors.metrics import ErrorMetrics, WeightedErrors
@@ -34,6 +34,9 @@ class Line:
         front: Whether no other type is smaller and not worse, or better and not larger.
         by_recipe: Whether it is a recipe, which gives each tensor a type of its own.
         present_type: The type that all of the tensors have; "" for several.
+        mark: Which of the models that are compared it is: "A" or "B"; "" for what could be.
+        given: Figures that are known from elsewhere, by name: of a model as it is, and what others
+            measured (see `MEASURED`).
     """
 
     type_name: str
@@ -47,6 +50,8 @@ class Line:
     front: bool = False
     by_recipe: bool = False
     present_type: str = ""
+    mark: str = ""
+    given: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def colour(self) -> str | None:
@@ -61,10 +66,12 @@ class Line:
         return self.errors if self.errors is not None and self.errors.complete else None
 
     def figure(self, name: str) -> float | None:
-        """Return a figure of `ErrorMetrics`, or by importance; None while not known, or NaN."""
+        """Return a figure by name; None as long as it is not known, or if it is NaN."""
         known = self.known
-        errors: ErrorMetrics | WeightedErrors | None = None if known is None else known.metrics
-        if known is not None and name in WEIGHTED.names:
+        if known is None:
+            return self.given.get(name)
+        errors: ErrorMetrics | WeightedErrors | None = known.metrics
+        if name in WEIGHTED.names:
             errors, name = known.weighted, name.removeprefix("weighted_")
         value = math.nan if errors is None else float(getattr(errors, name))
         return None if math.isnan(value) else value

@@ -13,17 +13,30 @@ from numpy.typing import NDArray
 from PySide6.QtCore import QEvent, QObject
 from PySide6.QtGui import (
     QColor,
+    QDragEnterEvent,
+    QDropEvent,
     QHideEvent,
     QPalette,
     QShowEvent,
     QSyntaxHighlighter,
     QTextCharFormat,
 )
-from PySide6.QtWidgets import QPlainTextEdit, QPushButton, QSpinBox, QWidget
+from PySide6.QtWidgets import (
+    QFileDialog,
+    QPlainTextEdit,
+    QPushButton,
+    QSpinBox,
+    QTabWidget,
+    QWidget,
+)
 
 from explorer.analysis.differences import Differences
+from explorer.errors import ExplorerError
+from explorer.formats.facts import describe
+from explorer.planner.logs.perplexity import Quality, read_quality
 from explorer.present import differences as present
 from explorer.present.differences import Comparison
+from explorer.present.explanations import picture_text
 from explorer.present.tables.differences import (
     KEYS,
     ROLES,
@@ -35,18 +48,22 @@ from explorer.present.tables.differences import (
     searched,
 )
 from explorer.present.tables.table import Row, Table
+from explorer.qt.addresses import dropped_log
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobSlot
 from explorer.qt.references import Rounding
 from explorer.qt.services import Services
 from explorer.qt.survey.session import ComparisonContent, SurveySession, SurveyState
-from explorer.qt.theme import Space, ink_of
+from explorer.qt.theme import Space, TextSize, ink_of, style_text
+from explorer.qt.what_if.chart import Measure, WhatIfChart
 from explorer.qt.widgets.building import LINE, NOTE, column, row
-from explorer.qt.widgets.controls import check, choice
+from explorer.qt.widgets.controls import check, choice, split
 from explorer.qt.widgets.labels import SELECTABLE, ElidedLabel, error_caution, plain_label
 from explorer.qt.widgets.lazy import TabbedPanel
 from explorer.qt.widgets.pages import Phase, Reader, Refusal, Request
+from explorer.qt.widgets.plot_panel import PlotExport
 from explorer.qt.widgets.saving import FileSaver, file_name
+from explorer.qt.widgets.segments import segmented
 from explorer.qt.widgets.table_model import TableModel
 from explorer.qt.widgets.table_view import ListPanel, TableView
 from explorer.qt.widgets.text_view import TextView
@@ -54,6 +71,7 @@ from explorer.tabular import json_document, write_atomically
 from explorer.text import integer_text, plain_text
 
 _MOST_CONTEXT: Final = 1 << 24
+_SHOWN_NAMES: Final = 3
 _MOST_CACHED: Final = 4
 
 
@@ -94,9 +112,17 @@ def _read(subject: _Subject, job: Job) -> Shown:
     return Shown.of(Comparison.of(*models, subject.context, job.check))
 
 
-def _with_errors(shown: Shown, sides: Sequence[ComparisonContent], original: str | None) -> Shown:
-    """Add what is known of errors, of A and B by role; called in a worker."""
+def _with_errors(
+    shown: Shown,
+    sides: Sequence[ComparisonContent],
+    original: str | None,
+    measured: Sequence[Quality],
+) -> Shown:
+    """Add what is known of errors, of A and B by role, and what others measured; in a worker."""
+    shown = replace(shown, comparison=shown.comparison.with_measured(measured))
     found = shown.found
+    if not sides:
+        return _remade(shown, shown.comparison)
     roles = {
         side.name: tensor.role
         for tensor in found.tensors
@@ -105,7 +131,12 @@ def _with_errors(shown: Shown, sides: Sequence[ComparisonContent], original: str
     }
     errors = [side.errors.by_role(side.document.model.tensors.columns, roles) for side in sides]
     comparison = shown.comparison.with_errors(present.known_errors(original, *errors))
-    return replace(shown, comparison=comparison, roles=present.role_rows(comparison))
+    return _remade(shown, comparison)
+
+
+def _remade(shown: Shown, comparison: Comparison) -> Shown:
+    sizes, rows = list(present.size_rows(comparison)), present.role_rows(comparison)
+    return replace(shown, comparison=comparison, sizes=sizes, roles=rows)
 
 
 class _SignColours(QSyntaxHighlighter):
@@ -172,7 +203,7 @@ class _RowList(ListPanel):
 class DifferencePages(QObject):
     """The pages of two models, and what they show."""
 
-    def __init__(self, app: Services, parent: QWidget) -> None:
+    def __init__(self, app: Services, parent: QWidget, context: QSpinBox) -> None:
         super().__init__(parent)
         self._shown: Shown | None = None
         self._parent = parent
@@ -184,11 +215,11 @@ class DifferencePages(QObject):
         self.plan = plain_label(parent)
         self.plan.setForegroundRole(QPalette.ColorRole.PlaceholderText)
         self.plan.setWordWrap(True)
-        self.plan.setContentsMargins(*NOTE)
         first = QWidget(parent)
         # a label whose text can be selected has no margins of its own (Qt 6.10)
-        above = row((self.summary, 1), margins=LINE)
-        column(above, (self.sizes, 1), self.plan, of=first)
+        below = row((self.summary, 1), margins=NOTE)
+        planned = row((self.plan, 1), context, margins=NOTE, spacing=Space.NEAR)
+        column((self.sizes, 1), planned, below, of=first)
         self.roles = TableView(TableModel(self), app, parent)
         second = QWidget(parent)
         self.meaning = error_caution(second)
@@ -208,7 +239,7 @@ class DifferencePages(QObject):
         line = row(self.text_list, (self.text_note, 1), margins=LINE)
         column(line, (self.text, 1), of=self._texts)
         self.titles = {
-            "Summary": first,
+            "Sizes and errors": first,
             "Types by role": second,
             "Metadata": self.keys,
             "Tensors": third,
@@ -235,8 +266,7 @@ class DifferencePages(QObject):
     def show(self, shown: Shown) -> None:
         self._shown = shown
         comparison = shown.comparison
-        lines = present.summary(comparison)
-        self.summary.setText("\n".join(plain_text(line) for line in lines))
+        self.summary.setText("\n".join(map(plain_text, present.notes(comparison))))
         self.plan.setText(f"Memory: {comparison.plan}")
         self.plan.setVisible(comparison.is_planned)
         self.sizes.show_rows(SIZES, shown.sizes)
@@ -308,11 +338,16 @@ class CompareView(TabbedPanel, Reader[Shown]):
         self._known: dict[_Subject, Shown] = {}
         self._saver = FileSaver(app, self)
         self._adding = JobSlot(app.runner, self)
+        self._measuring = JobSlot(app.runner, self)
         self._make_controls()
         above = QWidget(self.content)
-        row((self.sides, 1), self.context, self.save, of=above, margins=NOTE, spacing=Space.NEAR)
-        self.begin_tabs("Views of the differences", above)
-        self.pages = DifferencePages(app, self)
+        controls = self.measure, self.add_measured, self.save
+        line = row((self.headline, 1), *controls, margins=NOTE, spacing=Space.NEAR)
+        column(line, (self.chart, 1), of=above)
+        self.tabs = segmented(QTabWidget(self.content), "What changed")
+        self.splitter = split(self.content, (above, 300), (self.tabs, 260), vertical=True)
+        column((self.splitter, 1), of=self.content)
+        self.pages = DifferencePages(app, self, self.context)
         self.pages.tensors.table.row_opened.connect(self._open_tensor)
         for title, page in self.pages.titles.items():
             self.tabs.addTab(page, title)
@@ -323,9 +358,24 @@ class CompareView(TabbedPanel, Reader[Shown]):
         session.state_changed.connect(self._add_errors)
 
     def _make_controls(self) -> None:
-        self.sides = ElidedLabel(self.content)
-        self.sides.setAccessibleName("The two models")
-        self.sides.setContentsMargins(0, 0, 0, 0)
+        self.headline = plain_label(self.content)
+        self.headline.setWordWrap(True)
+        self.headline.setTextInteractionFlags(SELECTABLE)
+        self.headline.setAccessibleName("What B takes and loses")
+        style_text(self.headline, TextSize.SECTION, strong=True)
+        self.chart = WhatIfChart(self.content, by_size=True)
+        self.chart.setWhatsThis(picture_text("compare_chart"))
+        self.export = PlotExport(self.app, self)
+        self.chart.export_requested.connect(self.ask_picture)
+        self.chart.copy_requested.connect(lambda: self.export.copy(self.chart))
+        self.measure = choice(self.content, "Drawn upwards", "What the chart draws upwards")
+        self.measure.activated.connect(lambda _: self.chart.set_measure(self.measure.currentData()))
+        self.add_measured = QPushButton("Add &perplexity…", self)
+        self.add_measured.setToolTip(
+            "Output of llama-perplexity, or a CSV: model, ppl, kld. It can be dropped here, too"
+        )
+        self.add_measured.clicked.connect(self._ask_measured)
+        self.setAcceptDrops(True)
         self.context = QSpinBox(self)
         self.context.setGroupSeparatorShown(True)
         self.context.setRange(256, _MOST_CONTEXT)
@@ -406,6 +456,8 @@ class CompareView(TabbedPanel, Reader[Shown]):
         if self._subject() != self.request_key:
             self._headers = None
             self.restart()
+        elif self._references.measured:
+            self._add_errors()
 
     def _follow_documents(self) -> None:
         opened = set(self._references.documents)
@@ -431,13 +483,16 @@ class CompareView(TabbedPanel, Reader[Shown]):
         """Add the errors that are known, once nothing is measured any more."""
         session, headers = self.session, self._headers
         compared = [one for one in session.comparisons if one.measured.any()]
-        if headers is None or session.state is not SurveyState.READY or not compared:
+        measured = self._references.measured
+        if headers is None or session.state is not SurveyState.READY:
+            return
+        if not compared and not measured:
             return
         original = self._references.original
         path = str(original.path) if isinstance(original, Document) else None
         self._adding.run(
             "Adding up errors",
-            lambda _job: _with_errors(headers, compared, path),
+            lambda _job: _with_errors(headers, compared, path, measured),
             self._show_errors,
             self.app.report,
         )
@@ -456,8 +511,21 @@ class CompareView(TabbedPanel, Reader[Shown]):
         if shown is self._shown:
             return
         self._shown = shown
-        one, other = (plain_text(model.path.name) for model in shown.found.models)
-        self.sides.setText(f"A  {one}     B  {other}")
+        self.headline.setText(shown.comparison.headline)
+        lines = present.chart_lines(shown.comparison)
+        self.chart.show_lines(lines)
+        # what is not known is not offered, and without any figure there is nothing to draw
+        known = {name for line in lines for name in line.given}
+        offered = [measure for measure in Measure if measure.axis.figure in known]
+        before = self.chart.measure if self.chart.measure in offered else [*offered, None][0]
+        self.measure.clear()
+        for measure in offered:
+            self.measure.addItem(measure.axis.title, measure)
+        if before is not None:
+            self.measure.setCurrentIndex(offered.index(before))
+            self.chart.set_measure(before)
+        for part in (self.chart, self.measure):
+            part.setVisible(bool(offered))
         self.pages.show(shown)
         self.show_content()
         self.save.setEnabled(True)
@@ -470,7 +538,41 @@ class CompareView(TabbedPanel, Reader[Shown]):
         if tensor is not None and tensor.name in names:
             self.app.open_tensors(list(names).index(tensor.name))
 
+    # What others measured
+
+    def _ask_measured(self) -> None:
+        kinds = "Logs and tables (*.txt *.log *.csv *.tsv);;All files (*)"
+        title = "Perplexity or KL divergence"
+        name, _ = QFileDialog.getOpenFileName(self, title, "", kinds)
+        if name:
+            self.add_measured_of(Path(name))
+
+    def add_measured_of(self, path: Path) -> None:
+        """Read what others measured, and show it beside the errors."""
+
+        def show(found: Sequence[Quality]) -> None:
+            shown = self._shown
+            models = () if shown is None else shown.found.models
+            kinds = [(model.path, describe(model).file_type) for model in models]
+            if any(one.is_of(*kind) for one in found for kind in kinds):
+                self._references.add_measured(found)
+                return
+            names = ", ".join(plain_text(one.model) for one in found[:_SHOWN_NAMES])
+            what = (
+                f"It is of {names}: neither A nor B. Call the file after the model, as in "
+                "model-Q4_K_M.txt"
+            )
+            self.app.report(ExplorerError(what, path))
+
+        title = f"Reading {plain_text(path.name)}"
+        self._measuring.run(title, lambda _job: read_quality(path), show, self.app.report)
+
     # Saving
+
+    def ask_picture(self) -> None:
+        """Ask for a file, and save the chart or its data into it."""
+        if self._document is not None:
+            self.export.ask(self.chart, f"{self._document.title} error against size")
 
     def _ask_save(self) -> None:
         if self._shown is None:
@@ -495,6 +597,18 @@ class CompareView(TabbedPanel, Reader[Shown]):
         return self._saver.write(f"Saving {path.name}", path, write)
 
     # Qt
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        if isinstance(dropped_log(event.mimeData()), Path):
+            event.acceptProposedAction()
+        else:
+            event.ignore()  # a model, which the window opens
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        path = dropped_log(event.mimeData())
+        if isinstance(path, Path):
+            event.acceptProposedAction()
+            self.add_measured_of(path)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)

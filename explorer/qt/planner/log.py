@@ -6,10 +6,9 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from PySide6 import QtGui, QtWidgets
-from PySide6.QtCore import QMimeData, Qt
+from PySide6.QtCore import Qt
 
 from explorer.errors import ExplorerError, PlanError
 from explorer.hardware.own_build import estimate_command, find_program, run_estimate
@@ -21,6 +20,7 @@ from explorer.planner.logs.measured import assumed_settings, compare
 from explorer.planner.logs.reading import parse_log, read_log
 from explorer.present import measured as words
 from explorer.present.tables.measured import MEASURED
+from explorer.qt.addresses import MOST_PASTED
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobSlot
 from explorer.qt.planner.fields import fill, push_button
@@ -33,20 +33,6 @@ from explorer.qt.widgets.table_model import TableModel
 from explorer.qt.widgets.table_view import TableView
 from explorer.sources import is_address
 from explorer.text import plain_text
-
-_MODEL_SUFFIXES: Final = frozenset({".gguf", ".safetensors", ".json", ".bin", ""})
-_MOST_PASTED: Final = 1 << 24
-"""Characters of a text that is dropped or pasted."""
-
-
-def dropped_log(data: QMimeData) -> Path | str | None:
-    """Return the log that is dropped: one file that is not a model's, or a text; else None."""
-    urls = data.urls()
-    if urls:
-        path = Path(urls[0].toLocalFile()) if urls[0].isLocalFile() else None
-        is_log = path is not None and path.suffix.casefold() not in _MODEL_SUFFIXES
-        return path if is_log and len(urls) == 1 else None
-    return data.text()[:_MOST_PASTED] if data.hasText() else None
 
 
 def ask_log(parent: QtWidgets.QWidget) -> Path | None:
@@ -266,7 +252,7 @@ class LogPage(PlannerPage):
         self.notes.setText("\n".join(f"{line[:1].upper()}{line[1:]}." for line in lines))
 
     def _paste(self) -> None:
-        text = QtGui.QGuiApplication.clipboard().text()[:_MOST_PASTED]
+        text = QtGui.QGuiApplication.clipboard().text()[:MOST_PASTED]
         if text.strip():
             self.compare(text)
         else:

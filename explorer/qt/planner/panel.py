@@ -21,6 +21,7 @@ from explorer.planner.plan import Engine, Level
 from explorer.planner.request import PlanRequest
 from explorer.present import plan as plan_texts
 from explorer.present.speed import Speed, speed_here
+from explorer.qt.addresses import dropped_log
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobSlot, drop_frames
 from explorer.qt.machine import Notes, PlannedMachine
@@ -36,7 +37,7 @@ from explorer.qt.planner.fields import (
     scrolled,
     wrapped_label,
 )
-from explorer.qt.planner.log import LogPage, ask_log, dropped_log
+from explorer.qt.planner.log import LogPage, ask_log
 from explorer.qt.planner.pages import (
     ComparePage,
     DetailsPage,

@@ -20,14 +20,14 @@ from explorer.analysis.columns import MEASURES, Floats, Groups, Known, Source
 from explorer.analysis.model_grid import Kind, ModelGrid
 from explorer.present.tables.survey import Metric
 from explorer.qt.survey.map_paint import COLOUR_MAP, Scale
-from explorer.qt.theme import SERIES, series_colour
+from explorer.qt.theme import series_colour
 from explorer.qt.widgets.plot import PlotColours
 from explorer.text import plain_text
 
 _MOST_LAYERS: Final = 1024  # more than any model has; more cannot be told apart
 _MOST_STACKS: Final = 64
 _MOST_ROLES: Final = 36
-"""Roles that are drawn: as many as there are colours and dashes to tell them apart."""
+"""Roles that are drawn: more could not be told apart by colour, dash and mark."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +124,7 @@ def layer_grids(grid: ModelGrid, matrices: NDArray[np.bool_]) -> list[LayerGrid]
     return found
 
 
-# How lines are drawn. Dashes tell roles of one colour apart.
+# How lines are drawn: dashes and marks tell roles apart, without colour too.
 _DASHES: Final = (
     Qt.PenStyle.SolidLine,
     Qt.PenStyle.DashLine,
@@ -135,6 +135,7 @@ _DASHES: Final = (
 _MOST_COLUMNS: Final = 3
 _STEPS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
 _TOP_LEFT: Final = Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft
+_TOP_RIGHT: Final = Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignRight
 _TOP_CENTRE: Final = Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignHCenter
 _CENTRE: Final = Qt.AlignmentFlag.AlignCenter
 _LEFT: Final = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
@@ -156,7 +157,7 @@ _MOST_TICKS: Final = 5
 
 def line_pen(place: int, width: float = 1.6) -> QtGui.QPen:
     """Return the pen of a role, by its place among those of its stack."""
-    dash = _DASHES[place // len(SERIES) % len(_DASHES)]
+    dash = _DASHES[place % len(_DASHES)]
     return QtGui.QPen(series_colour(place), width, dash)
 
 
@@ -177,6 +178,25 @@ def ticks(scale: Scale) -> list[float]:
     step = next(s for s in (step, 2 * step, 5 * step, 10 * step) if (high - low) / s <= _MOST_TICKS)
     first = math.ceil(low / step - 1e-9)
     return [number * step for number in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+_CORNERS: Final = (0, 4, 3, 4, 3, 5)
+_TURNS: Final = (0.0, 45.0, 90.0, 0.0, -90.0, 90.0)  # circle, square, triangle, diamond …
+
+
+def draw_mark(painter: QtGui.QPainter, at: QPointF, place: int, size: float = _DOT) -> None:
+    """Draw the mark of a role, by its place among those of its stack."""
+    kind = place % len(_CORNERS)
+    if not _CORNERS[kind]:
+        painter.drawEllipse(at, size, size)
+        return
+    angles = (
+        math.radians(_TURNS[kind] + 360 * corner / _CORNERS[kind])
+        for corner in range(_CORNERS[kind])
+    )
+    reach = 1.5 * size
+    corners = [at + QPointF(math.cos(angle), -math.sin(angle)) * reach for angle in angles]
+    painter.drawPolygon(QtGui.QPolygonF(corners))
 
 
 Place: TypeAlias = tuple[int, int | None]
@@ -364,6 +384,10 @@ class LayerPicture:
         for layer in range(0, len(layers), every):
             place = QRectF(self.x_of(number, layer) - 40, top, 80, self._line)
             painter.drawText(place, int(_TOP_CENTRE), str(layers[layer]))
+        first = self.x_of(number, 0) - self._metrics.horizontalAdvance(str(layers[0])) / 2 - 4
+        place = QRectF(self.cell(number).left(), top, first - self.cell(number).left(), self._line)
+        label = self._metrics.elidedText("Layer", Qt.TextElideMode.ElideRight, int(place.width()))
+        painter.drawText(place, int(_TOP_RIGHT), label)
 
     def _paint_layers(self, painter: QtGui.QPainter, number: int) -> None:
         """Paint the bar of the layers, coloured by the figure of each layer's matrices."""
@@ -399,7 +423,7 @@ class LayerPicture:
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(colour)
             for point in points:
-                painter.drawEllipse(point, _DOT, _DOT)
+                draw_mark(painter, point, self.shown.index(role))
 
     def _paint_mark(
         self, painter: QtGui.QPainter, pen: QtGui.QPen, number: int, place: Place
@@ -423,6 +447,9 @@ class LayerPicture:
         middle, left = place.center().y(), place.left() + _PAD
         painter.setPen(line_pen(self.shown.index(role), 2.2))
         painter.drawLine(QPointF(left, middle), QPointF(left + _KEY_SAMPLE - 6, middle))
+        painter.setBrush(painter.pen().color())
+        painter.setPen(Qt.PenStyle.NoPen)
+        draw_mark(painter, QPointF(left + (_KEY_SAMPLE - 6) / 2, middle), self.shown.index(role))
         painter.setPen(ink)
         label = place.adjusted(_PAD + _KEY_SAMPLE, 0, 0, 0)
         name = self._metrics.elidedText(

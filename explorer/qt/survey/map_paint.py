@@ -23,7 +23,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QBrush, QColor, QFontMetricsF, QLinearGradient, QPainter, QPen
 
 from explorer.analysis.columns import MEASURES, Floats, Groups, Known, Source
-from explorer.analysis.model_grid import GridSection, Kind, ModelGrid
+from explorer.analysis.model_grid import FOLDED, GridSection, Kind, ModelGrid
 from explorer.formats.tensors import TypeShare
 from explorer.present.colours import type_colour
 from explorer.present.tables.survey import Metric
@@ -417,6 +417,7 @@ class MetricColouring(Colouring):
             self._coloured[:] = True
         self.scale = Scale.of(self.values[self._coloured])
         self._sums = _Sums(metric.name, known, content)
+        self._grid = content.folded
         self.by_role = by_role
         places = self._places_by_role(content.folded) if by_role else self.scale.places(self.values)
         self._take(places)
@@ -469,7 +470,8 @@ class MetricColouring(Colouring):
 
     def sum_of(self, section: int, row: int, column: int) -> tuple[str, QColor | None]:
         value = self._sums(section, row, column)
-        scale = None if self.by_role else self.scale
+        folded = column != SUM and self._grid.sections[section].columns[column] is FOLDED
+        scale = None if self.by_role or folded else self.scale
         place = math.nan if scale is None else float(scale.places(np.array([value]))[0])
         colour = None if math.isnan(place) else COLOUR_MAP[round(place * (len(COLOUR_MAP) - 1))]
         return self.figure(value), colour

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QBoxLayout, QPushButton, QWidget
 
 from explorer.analysis.columns import Known, percentiles_within, shares
 from explorer.formats.tensor_filter import parse_filter
-from explorer.present.tables.differences import SIDES
+from explorer.present.tables.differences import SIDES, loss_tone
 from explorer.present.tables.survey import (
     EXTREMES,
     PERCENTILE,
@@ -121,8 +121,10 @@ class BesideB(HotSpots):
         kind = replace(SIDES["type_b"], of=self._type_of, keys=None)
         columns = [own.get(column.name, column) for column in first.columns[:-1]]
         names = (*_OF_B, _WEIGHTED[1])
-        others = (figure_column(SIDES[name], self._values[name]) for name in names)
-        beside = [cast("Column[int]", kind), *others]
+        others = {name: figure_column(SIDES[name], self._values[name]) for name in names}
+        loss = others["difference"]
+        others["difference"] = replace(loss, tone=lambda row: loss_tone(loss.value(row)))
+        beside = [cast("Column[int]", kind), *others.values()]
         return Table(*columns, *beside, first.columns[-1], title=first.title)
 
     def _type_of(self, row: Any) -> str:

@@ -1,13 +1,13 @@
-"""Error against bits per weight: which types are worth their size."""
+"""Error against size: which types are worth their bits, which models their bytes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal
@@ -18,10 +18,11 @@ from explorer.analysis.what_if import PRESENT
 from explorer.present.colours import type_colour
 from explorer.present.explanations import picture_text
 from explorer.present.pictures import sentence
+from explorer.present.tables.errors import WEIGHTED
 from explorer.present.tables.what_if import Line, what_if_table
 from explorer.qt.widgets.histogram_plot import place_labels
 from explorer.qt.widgets.plot import CountAxis, Mark, Marks, ThemedPlot
-from explorer.text import float_text, percent_text
+from explorer.text import float_text
 
 _STEPS: Final = (1, 2, 5)  # of a decade, while few decades are in sight
 _FEW_DECADES: Final = 3.0
@@ -35,11 +36,47 @@ class Measure(IntEnum):
     RELATIVE_RMSE = 0
     SQNR = 1
     WEIGHTED = 2
+    PERPLEXITY = 3
+    DIVERGENCE = 4
 
     @property
-    def figure(self) -> str:
-        """Its name among the figures of a line."""
-        return ("relative_rmse", "sqnr_db", "weighted_relative_rmse")[self]
+    def axis(self) -> _Axis:
+        return _AXES[self]
+
+
+class _Axis(NamedTuple):
+    """A figure, by its name in `Line`, and how it is drawn upwards."""
+
+    figure: str
+    title: str
+    logarithmic: bool
+    write: Callable[[float], str]
+    best: float  # where nothing is lost
+
+
+def _percent(value: float) -> str:
+    return f"{float_text(100 * value, 4)} %"
+
+
+def _plain(value: float) -> str:
+    return float_text(value, 4)
+
+
+_LESS: Final = "less is better"
+_AXES: Final = {
+    Measure.RELATIVE_RMSE: _Axis("relative_rmse", "Relative RMSE", True, _percent, -math.inf),
+    Measure.SQNR: _Axis("sqnr_db", "SQNR, dB: more is better", False, _plain, math.inf),
+    Measure.WEIGHTED: _Axis(
+        *("weighted_relative_rmse", WEIGHTED["weighted_relative_rmse"].title),
+        True,
+        _percent,
+        -math.inf,
+    ),
+    Measure.PERPLEXITY: _Axis("perplexity", f"Perplexity: {_LESS}", False, _plain, math.nan),
+    Measure.DIVERGENCE: _Axis(
+        *("divergence", f"Mean KL divergence: {_LESS}"), True, _plain, -math.inf
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +84,8 @@ class ChartPoint:
     """A type in the chart.
 
     Attributes:
-        x: Bits for each weight.
-        y: Height: log10 of the relative RMSE, or decibels.
+        x: Bits for each weight, or MiB.
+        y: Height: the figure, or its log10.
         exact: Whether nothing is lost, so that the true height is infinite.
     """
 
@@ -62,32 +99,44 @@ class ChartPoint:
         return self.line.type_name == PRESENT
 
 
-def chart_points(lines: Sequence[Line], measure: Measure) -> list[ChartPoint]:
+def bits_of(line: Line) -> float:
+    """Return the bits for each weight of a line."""
+    return line.size.bits_per_weight
+
+
+def mebibytes_of(line: Line) -> float:
+    """Return the size of a line's tensors in MiB."""
+    return line.size.nbytes / (1 << 20)
+
+
+def chart_points(
+    lines: Sequence[Line], measure: Measure, x_of: Callable[[Line], float] = bits_of
+) -> list[ChartPoint]:
     """Return the lines whose error is known as points."""
+    axis = measure.axis
     known: list[tuple[Line, float]] = []
     for line in lines:
-        value = line.figure(measure.figure)
-        if value is not None and math.isfinite(line.size.bits_per_weight):
-            known.append((line, _height(value, measure)))
+        value = line.figure(axis.figure)
+        if value is not None and math.isfinite(x_of(line)):
+            known.append((line, _height(value, logarithmic=axis.logarithmic)))
     finite = [y for _, y in known if math.isfinite(y)]
-    if measure is not Measure.SQNR:
+    if axis.best < 0:
         exact, lost = min(finite, default=-3.0) - _EXACT_DECADES, max(finite, default=0.0)
     else:
         exact, lost = max(finite, default=60.0) + _EXACT_DB, min(finite, default=0.0)
-    best = -math.inf if measure is not Measure.SQNR else math.inf
     return [
         ChartPoint(
             line,
-            line.size.bits_per_weight,
-            y if math.isfinite(y) else exact if y == best else lost,
-            y == best,
+            x_of(line),
+            y if math.isfinite(y) else exact if y == axis.best else lost,
+            y == axis.best,
         )
         for line, y in known
     ]
 
 
-def _height(value: float, measure: Measure) -> float:
-    if measure is Measure.SQNR:
+def _height(value: float, *, logarithmic: bool) -> float:
+    if not logarithmic:
         return value
     return math.log10(value) if value > 0 else -math.inf
 
@@ -96,11 +145,13 @@ class ErrorAxis(CountAxis):
     """Relative errors in per cent on a logarithmic scale, or decibels.
 
     Attributes:
+        write: Writes a figure.
         exact: Where types without any error are drawn, which no such scale reaches; None for none.
     """
 
     def __init__(self) -> None:
         super().__init__()
+        self.write: Callable[[float], str] = _percent
         self.exact: float | None = None
 
     # pyqtgraph
@@ -132,15 +183,15 @@ class ErrorAxis(CountAxis):
 
     def tickStrings(self, values: Sequence[float], scale: float, spacing: float) -> list[str]:
         if list(values) == [self.exact]:
-            return [percent_text(0.0) if self.logarithmic else "no error"]
-        if self.logarithmic:
-            return [f"{float_text(100 * 10.0**value, 4)} %" for value in values]
-        return [float_text(value, 4) for value in values]
+            return [self.write(0.0) if self.logarithmic else "no error"]
+        return [self.write(10.0**value if self.logarithmic else value) for value in values]
 
 
 _TICKS_APART: Final = 0.08  # of what is shown
 _NEAR_PIXELS: Final = 24
 _LINE_STEP: Final = 4  # pixels between places of the front that no name may cover
+_MARKS: Final = {"A": "t1", "B": "s"}
+_LEAST_FRONT: Final = 3  # points
 _MARGIN: Final = 0.08  # of what is shown, at each edge
 _FADED_ALPHA: Final = 150
 _PAPER_ALPHA: Final = 170  # behind a name, so that a line does not strike it through
@@ -151,7 +202,8 @@ _COLUMNS: Final = ("bits_per_weight", "relative_rmse", "sqnr_db", "rmse", "max_a
 class WhatIfChart(ThemedPlot):
     """A point for each type, the front of those that nothing beats, and the present type.
 
-    The best trade-offs are filled circles, others crosses, what the file has is a diamond.
+    The best trade-offs are filled circles, others crosses, what the file has is a diamond. Of two
+    models that are compared, A is a triangle and B a square.
 
     Signals:
         point_read: The mouse stands on a point, its `Line`; None if it stands on none.
@@ -161,8 +213,10 @@ class WhatIfChart(ThemedPlot):
     point_read = Signal(object)
     chosen = Signal(str)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QWidget | None = None, *, by_size: bool = False) -> None:
         super().__init__(parent)
+        self._x_of = mebibytes_of if by_size else bits_of
+        self._x_title = "Size of tensors, MiB" if by_size else "Bits per weight"
         self.points: list[ChartPoint] = []
         self.measure = Measure.RELATIVE_RMSE
         self.selected: str | None = None
@@ -179,7 +233,7 @@ class WhatIfChart(ThemedPlot):
             self.addItem(part)
         self._names: list[Any] = []
         self._marks = Marks(self)
-        self.setAccessibleName("Error against bits per weight")
+        self.setAccessibleName(f"Error against {'size' if by_size else 'bits per weight'}")
         self.setWhatsThis(picture_text("what_if_chart"))
         self.scene().sigMouseMoved.connect(self._follow_mouse)
         self.scene().sigMouseClicked.connect(self._click)
@@ -206,29 +260,38 @@ class WhatIfChart(ThemedPlot):
 
     def sentence(self) -> str:
         best = [point.line for point in sorted(self.points, key=lambda point: point.x)]
-        bits, error = _TABLE["bits_per_weight"], _TABLE[self.measure.figure]
+        bits, axis = _TABLE["bits_per_weight"], self.measure.axis
+        error = _TABLE[axis.figure] if axis.figure in _TABLE.names else None
+
+        def text(line: Line) -> str:
+            known = error is not None and line.known is not None
+            return (
+                error.cell(line) if error and known else axis.write(line.figure(axis.figure) or 0)
+            )
+
         said = [
-            f"{line.title} {error.cell(line)} at {bits.cell(line)} bits per weight"
+            f"{line.title} {text(line)} at {bits.cell(line)} bits per weight"
             for line in best
             if line.front
         ]
-        return sentence(said, f"{error.title} of the best trade-offs")
+        title = axis.title if error is None else error.title
+        return sentence(said, f"{title} of the best trade-offs")
 
     def data_columns(self) -> list[tuple[str, list[Any]]]:
         """Return the figures of every point."""
         lines = [point.line for point in self.points]
         named: list[tuple[str, list[Any]]] = [("type", [line.title for line in lines])]
         named += [(name, [_TABLE[name].value(line) for line in lines]) for name in _COLUMNS]
+        given = dict.fromkeys(name for line in lines for name in line.given)
+        named = [(name, values) for name, values in named if name not in given]
+        named += [(name, [line.given.get(name) for line in lines]) for name in given]
         return [*named, ("on_front", [line.front for line in lines])]
 
     def restyle(self) -> None:
         super().restyle()
         item, colour = self.getPlotItem(), self.colours.text.name()
-        left = _TABLE[self.measure.figure].title
-        if self.measure is Measure.SQNR:
-            left = "SQNR, dB: more is better"
-        item.setLabel("bottom", "Bits per weight", color=colour)
-        item.setLabel("left", left, color=colour)
+        item.setLabel("bottom", self._x_title, color=colour)
+        item.setLabel("left", self.measure.axis.title, color=colour)
         self._draw()
 
     def pixel_of(self, point: ChartPoint) -> QPointF:
@@ -242,10 +305,11 @@ class WhatIfChart(ThemedPlot):
     # Drawing
 
     def _draw(self) -> None:
-        self.counts.set_logarithmic(self.measure is not Measure.SQNR)
-        self.points = chart_points(self._lines, self.measure)
+        self.counts.write = self.measure.axis.write
+        self.counts.set_logarithmic(self.measure.axis.logarithmic)
+        self.points = chart_points(self._lines, self.measure, self._x_of)
         self.counts.exact = next((point.y for point in self.points if point.exact), None)
-        front = sorted((p for p in self.points if p.line.front), key=lambda point: point.x)
+        front = self._line_of_front()
         pen = pg.mkPen(self.colours.muted, width=1.5)
         self._front.setData([p.x for p in front], [p.y for p in front], pen=pen)
         self._dots.setData([self._dot(point) for point in self.points])
@@ -257,11 +321,11 @@ class WhatIfChart(ThemedPlot):
 
     def _dot(self, point: ChartPoint) -> dict[str, Any]:
         colour = self._colour(point)
-        filled = point.present or point.line.front
+        filled, other = point.present or point.line.front, "o" if point.line.front else "x"
         return {
             "pos": (point.x, point.y),
-            "symbol": "d" if point.present else "o" if point.line.front else "x",
-            "size": 13 if point.present else 9,
+            "symbol": "d" if point.present else _MARKS.get(point.line.mark, other),
+            "size": 13 if point.present or point.line.mark else 9,
             "pen": pg.mkPen(colour),
             "brush": pg.mkBrush(colour if filled else QColor(0, 0, 0, 0)),
         }
@@ -293,7 +357,8 @@ class WhatIfChart(ThemedPlot):
     @property
     def _present(self) -> float | None:
         """Bits per weight of the file as it is; None without a file, or of one without weights."""
-        bits = self._lines[0].size.bits_per_weight if self._lines else math.nan
+        first = next((one for one in self._lines[:1] if one.type_name == PRESENT), None)
+        bits = math.nan if first is None else self._x_of(first)
         return bits if math.isfinite(bits) else None
 
     def _whole(self) -> QRectF:
@@ -303,13 +368,13 @@ class WhatIfChart(ThemedPlot):
             xs.append(self._present)
         if not xs or not ys:
             xs, ys = [*xs, 0.0, 8.0], [*ys, -3.0, 0.0]
-        left, low = min(xs), min(ys)
+        left, low, aside = min(xs), min(ys), _MARGIN * (3 if self._x_of is mebibytes_of else 1)
         width, height = max(max(xs) - left, 1.0), max(max(ys) - low, 0.5)
         # room at the top for the name of the present type, and at the sides for those of points
         return QRectF(
-            left - _MARGIN * width,
+            left - aside * width,
             low - _MARGIN * height,
-            width * (1 + 2 * _MARGIN),
+            width * (1 + 2 * aside),
             height * (1 + 3 * _MARGIN),
         )
 
@@ -345,9 +410,14 @@ class WhatIfChart(ThemedPlot):
             if place is not None:
                 name.setPos(self.box.mapToView(place.topLeft()))
 
+    def _line_of_front(self) -> list[ChartPoint]:
+        """Return the points that a line joins: none of two, as if there were more between."""
+        front = sorted((p for p in self.points if p.line.front), key=lambda point: point.x)
+        return front if len(front) >= _LEAST_FRONT else []
+
     def _under_front(self) -> list[QRectF]:
         """Return what the line of the front covers, so that no name is written over it."""
-        front = sorted((p for p in self.points if p.line.front), key=lambda point: point.x)
+        front = self._line_of_front()
         found = []
         for one, other in pairwise(map(self.pixel_of, front)):
             away = other - one

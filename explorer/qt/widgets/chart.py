@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
@@ -13,6 +15,7 @@ from PySide6.QtGui import (
     QMouseEvent,
     QPainter,
     QPaintEvent,
+    QResizeEvent,
 )
 from PySide6.QtWidgets import QToolTip, QWidget
 
@@ -122,6 +125,22 @@ class Chart(QWidget, Generic[Hit]):
         painter.setFont(self.font())
         self.paint(painter, self.size(), PlotColours.on_paper())
         painter.restore()
+
+    @contextmanager
+    def sized(self, size: QSize) -> Iterator[None]:
+        """Lay the picture out in another size within; nothing of it is seen."""
+        before = self.size()
+        try:
+            self._take_size(size)
+            yield
+        finally:
+            self._take_size(before)
+
+    def _take_size(self, size: QSize) -> None:
+        before = self.size()
+        self.resize(size)
+        if not self.isVisible():  # Qt would tell it once it is shown
+            self.resizeEvent(QResizeEvent(size, before))
 
     def _point_at(self, hit: Hit | None) -> None:
         if hit != self.pointed:

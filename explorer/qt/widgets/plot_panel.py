@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final, Protocol, TextIO, runtime_checkable
@@ -24,6 +25,7 @@ from PySide6.QtCore import (
 )
 from PySide6.QtGui import (
     QDoubleValidator,
+    QFontInfo,
     QFontMetrics,
     QGuiApplication,
     QImage,
@@ -35,9 +37,10 @@ from PySide6.QtSvg import QSvgGenerator
 
 from explorer.qt.jobs import Job
 from explorer.qt.services import Services
-from explorer.qt.theme import Space, scaled, widen_with_text
+from explorer.qt.theme import Space, TextSize, scaled, text_font, widen_with_text
 from explorer.qt.widgets.building import NOTE, column, row
-from explorer.qt.widgets.controls import picture_buttons, split
+from explorer.qt.widgets.chart import Chart
+from explorer.qt.widgets.controls import check, choice, picture_buttons, split
 from explorer.qt.widgets.curves import BinReading
 from explorer.qt.widgets.histogram_plot import HistogramPlot
 from explorer.qt.widgets.labels import ElidedLabel, plain_label
@@ -131,34 +134,125 @@ class Picture(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of file that a picture is saved as.
+class Figure:
+    """How a picture is saved.
 
     Attributes:
-        title: What the dialog calls it.
-        suffix: What its name ends in.
-        size: The size in which it is laid out; None for that of the window.
-        width_mm: How wide it is on paper; None for that of the window.
+        suffix: What the file's name ends in: the format.
+        cm: Width and height on paper, without the caption; None for those of the window.
+        points: Size of the text; None for that of the window.
+        dpi: Dots to the inch of a PNG.
+        caption: What stands below; "" for nothing.
     """
 
-    title: str
-    suffix: str
-    size: QSize | None = None
-    width_mm: float | None = None
+    suffix: str = ".png"
+    cm: tuple[float, float] | None = None
+    points: float | None = None
+    dpi: int = 0
+    caption: str = ""
 
 
-def kinds() -> list[Kind]:
-    """Return the kinds of files, the usual ones first."""
-    column, page = QSize(480, 300), QSize(800, 450)
-    return [
-        Kind("PNG picture", ".png"),
-        Kind("SVG picture", ".svg"),
-        Kind("PDF picture", ".pdf"),
-        Kind("Data", ".csv"),
-        Kind("PNG for slides, 1920 × 1080", ".png", QSize(960, 540)),
-        Kind("PDF of a column, 85 mm wide", ".pdf", column, 85),
-        Kind("PDF of a page, 170 mm wide", ".pdf", page, 170),
-    ]
+FORMATS: Final = {
+    "PNG picture": ".png",
+    "SVG picture": ".svg",
+    "PDF picture": ".pdf",
+    "Data": ".csv",
+}
+
+_WIDTHS: Final = (  # in cm; a slide of 16 : 9 is 25.4 cm wide
+    ("As in the window", 0.0),
+    ("One column, 8.5 cm", 8.5),
+    ("Two columns, 17.5 cm", 17.5),
+    ("Slide, 25.4 cm", 25.4),
+)
+_CM: Final = 3.0, 100.0
+_POINTS: Final = 4.0, 40.0
+_DPI: Final = 300
+_MOST_DPI: Final = 1200
+_MOST_DOTS: Final = 100_000_000  # of a picture: 400 MB while it is drawn
+
+
+class FigureDialog(QtWidgets.QDialog):
+    """Asks how a figure shall be: format, size, text, caption."""
+
+    def __init__(
+        self, picture: Picture, caption: str, parent: QtWidgets.QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self.setWindowTitle("Save figure")
+        own = picture.size()
+        self._own = own.width() * _CM_PER_INCH / _screen_resolution()
+        self._shape = own.height() / max(1, own.width())
+        self.format = choice(self, "Format", "", *FORMATS.items())
+        self.preset = choice(self, "Size", "", *_WIDTHS)
+        self.width_cm = self._number("Width", _CM, " cm")
+        self.height_cm = self._number("Height", _CM, " cm")
+        self.points = self._number("Size of text", _POINTS, " pt")
+        self.dpi = QtWidgets.QSpinBox(self)
+        self.dpi.setRange(36, _MOST_DPI)
+        self.dpi.setValue(_DPI)
+        self.dpi.setSuffix(" dpi")
+        self.dpi.setAccessibleName("Resolution of a PNG")
+        self.wants_caption = check(self, "&Caption", "What stands below the figure", on=True)
+        self.caption = QtWidgets.QLineEdit(caption, self)
+        self.caption.setAccessibleName("Caption")
+        self.caption.setCursorPosition(0)
+        buttons = QtWidgets.QDialogButtonBox.StandardButton
+        self.buttons = QtWidgets.QDialogButtonBox(buttons.Save | buttons.Cancel, self)
+        form = QtWidgets.QFormLayout(self)
+        form.addRow("&Format", self.format)
+        form.addRow("&Size", self.preset)
+        sizes = row(self.width_cm, plain_label(self, "\N{MULTIPLICATION SIGN}"), self.height_cm, 1)
+        form.addRow("", sizes)
+        form.addRow("&Text", self.points)
+        form.addRow("&Resolution", self.dpi)
+        form.addRow(self.wants_caption, self.caption)
+        form.addRow(self.buttons)
+        self.setMinimumWidth(scaled(_DIALOG_WIDTH))
+        self.preset.currentIndexChanged.connect(lambda _: self._follow_preset())
+        self.format.currentIndexChanged.connect(lambda _: self._follow_format())
+        self.wants_caption.toggled.connect(self.caption.setEnabled)
+        self.buttons.accepted.connect(self.accept)
+        self.buttons.rejected.connect(self.reject)
+        self._follow_preset()
+        self._follow_format()
+
+    def figure(self) -> Figure:
+        """Return what was chosen."""
+        caption = self.caption.text() if self.wants_caption.isChecked() else ""
+        size = self.width_cm.value(), self.height_cm.value()
+        return Figure(
+            self.format.currentData(), size, self.points.value(), self.dpi.value(), caption
+        )
+
+    def _number(
+        self, name: str, bounds: tuple[float, float], unit: str
+    ) -> QtWidgets.QDoubleSpinBox:
+        box = QtWidgets.QDoubleSpinBox(self)
+        box.setRange(*bounds)
+        box.setDecimals(1)
+        box.setSuffix(unit)
+        box.setAccessibleName(name)
+        return box
+
+    def _follow_preset(self) -> None:
+        """Propose a size in the shape of the picture, and text that suits it."""
+        width = float(self.preset.currentData())
+        self.width_cm.setValue(width or self._own)
+        self.height_cm.setValue(self.width_cm.value() * self._shape)
+        small = 0 < width < _WIDTHS[-1][1]
+        self.points.setValue(_PAPER_POINTS if small else _window_points() * (2 if width else 1))
+
+    def _follow_format(self) -> None:
+        data = self.format.currentData() == ".csv"
+        for part in (self.preset, self.width_cm, self.height_cm, self.points, self.wants_caption):
+            part.setEnabled(not data)
+        self.caption.setEnabled(not data and self.wants_caption.isChecked())
+        self.dpi.setEnabled(self.format.currentData() == ".png")
+
+
+_DIALOG_WIDTH: Final = 460
+_PAPER_POINTS: Final = 8.0  # journals ask for 7 to 9
 
 
 @runtime_checkable
@@ -172,25 +266,28 @@ class Captioned(Protocol):
 class PlotExport(FileSaver):
     """Saves pictures on white paper as PNG, SVG or PDF, or copies them; and their data as CSV.
 
-    A line below the picture says which model and tensor it is of. The picture is drawn on the GUI
+    A caption below the picture says what it is of. The picture is drawn on the GUI
     thread, which Qt demands; encoding and writing happen in a job.
     """
 
     def ask(self, picture: Picture, name: str) -> None:
-        """Ask for a file, and save the picture or its data into it."""
-        known = {kind.title: kind for kind in kinds()}
-        suffixes = {title: kind.suffix for title, kind in known.items()}
-        path = self.ask_path("Save picture or data", file_name(name, "plot"), suffixes)
-        if path is not None:
-            chosen = known.get(self.kind)
-            self.save(picture, path, chosen)
+        """Ask how and where, and save the picture or its data."""
+        dialog = FigureDialog(picture, self.caption(), self.parent)
+        dialog.accepted.connect(lambda: self._ask_path(picture, name, dialog.figure()))
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.open()
 
-    def save(self, picture: Picture, path: Path, kind: Kind | None = None) -> Job:
+    def _ask_path(self, picture: Picture, name: str, figure: Figure) -> None:
+        others = {title: end for title, end in FORMATS.items() if end != figure.suffix}
+        first = {title: end for title, end in FORMATS.items() if end == figure.suffix}
+        path = self.ask_path("Save figure", file_name(name, "plot"), first | others)
+        if path is not None:
+            self.save(picture, path, figure)
+
+    def save(self, picture: Picture, path: Path, figure: Figure | None = None) -> Job:
         """Save in the background, in the format that the name's suffix says, or as PNG."""
-        suffix = path.suffix.lower()
-        if kind is None or kind.suffix != suffix:
-            kind = Kind("", suffix)
-        write = _writer(_Sheet(picture, self.caption(), kind))
+        wanted = Figure(caption=self.caption()) if figure is None else figure
+        write = _writer(_Sheet(picture, replace(wanted, suffix=path.suffix.lower())))
 
         def work(_job: Job) -> None:
             with write_atomically(path) as stream:
@@ -200,7 +297,8 @@ class PlotExport(FileSaver):
 
     def copy(self, picture: Picture) -> None:
         """Put the picture into the clipboard."""
-        QGuiApplication.clipboard().setImage(_image(_Sheet(picture, self.caption(), Kind("", ""))))
+        image = _image(_Sheet(picture, Figure(caption=self.caption())))
+        QGuiApplication.clipboard().setImage(image)
 
     def caption(self) -> str:
         """Return the line below pictures; empty where nothing above says what they are of."""
@@ -210,57 +308,77 @@ class PlotExport(FileSaver):
         return "" if above is None else above.picture_caption()
 
 
-_CAPTION_PIXELS: Final = 24
-_MM_PER_INCH: Final = 25.4
+_CM_PER_INCH: Final = 2.54
 
 
 class _Sheet:
-    """A picture with the line below it, in a size."""
+    """A picture with the caption below it, in a size.
 
-    def __init__(self, picture: Picture, caption: str, kind: Kind) -> None:
-        self.picture, self.caption, self.kind = picture, caption, kind
+    It is laid out in logical pixels, of which the window's text is so large that it has the wanted
+    size on paper.
+    """
+
+    def __init__(self, picture: Picture, figure: Figure) -> None:
+        self.picture, self.figure = picture, figure
+        self.zoom = 1.0 if figure.points is None else figure.points / _window_points()
+        wanted, own = figure.cm, picture.size()
+        self._inner = own
+        if wanted is not None:
+            pixels = _screen_resolution() / _CM_PER_INCH / self.zoom
+            room = QSize(*(max(1, round(length * pixels)) for length in wanted))
+            lays_out = isinstance(picture, ThemedPlot | Chart)
+            keeps = Qt.AspectRatioMode.KeepAspectRatio
+            self._inner = room if lays_out else own.scaled(room, keeps)
+        self._font = text_font(TextSize.CAPTION)
+        self._below = 0
+        if figure.caption:
+            line = QRect(0, 0, max(1, self._inner.width() - 2 * _EDGE), 1 << 20)
+            metrics = QFontMetrics(self._font)
+            needed = metrics.boundingRect(line, _WRAPPED, figure.caption)
+            self._below = needed.height() + 2 * _EDGE
 
     @property
     def size(self) -> QSize:
         """Its size in logical pixels."""
-        size = self._inner
-        return QSize(size.width(), size.height() + (_CAPTION_PIXELS if self.caption else 0))
-
-    @property
-    def _inner(self) -> QSize:
-        wanted, own = self.kind.size, self.picture.size()
-        if wanted is None:
-            return own
-        room = wanted - QSize(0, _CAPTION_PIXELS if self.caption else 0)
-        if isinstance(self.picture, ThemedPlot):
-            return room
-        return own.scaled(room, Qt.AspectRatioMode.KeepAspectRatio)
+        return self._inner + QSize(0, self._below)
 
     def paint(self, painter: QPainter, scale: float) -> None:
         """Draw it, one logical pixel being `scale` of the painter's."""
         inner = self._inner
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         area = QRectF(0, 0, inner.width() * scale, inner.height() * scale)
-        if isinstance(self.picture, ThemedPlot) and self.kind.size is not None:
+        if isinstance(self.picture, ThemedPlot | Chart) and inner != self.picture.size():
             with self.picture.sized(inner):
                 self.picture.paint_on_paper(painter, area)
         else:
             self.picture.paint_on_paper(painter, area)
-        if not self.caption:
-            return
-        painter.save()
-        painter.scale(scale, scale)
-        painter.setPen(PlotColours.on_paper().text)
-        line = QRectF(8, inner.height(), inner.width() - 16, _CAPTION_PIXELS)
-        metrics = painter.fontMetrics()
-        text = metrics.elidedText(self.caption, Qt.TextElideMode.ElideMiddle, int(line.width()))
-        painter.drawText(line, int(Qt.AlignmentFlag.AlignVCenter), text)
-        painter.restore()
+        if self._below:
+            painter.save()
+            painter.scale(scale, scale)
+            painter.setFont(self._font)
+            painter.setPen(PlotColours.on_paper().text)
+            line = QRectF(0, inner.height(), inner.width(), self._below)
+            painter.drawText(
+                line.adjusted(_EDGE, _EDGE, -_EDGE, -_EDGE), _WRAPPED, self.figure.caption
+            )
+            painter.restore()
+
+
+_EDGE: Final = 8  # pixels around the caption
+_WRAPPED: Final = int(Qt.TextFlag.TextWordWrap | Qt.AlignmentFlag.AlignTop)
+
+
+def _window_points() -> float:
+    """Return the size of the window's text."""
+    return QFontInfo(text_font(TextSize.BODY)).pixelSize() * _POINTS_PER_INCH / _screen_resolution()
+
+
+_POINTS_PER_INCH: Final = 72.0
 
 
 def _writer(sheet: _Sheet) -> Callable[[TextIO], object]:
     """Draw a picture; return what encodes and writes it."""
-    suffix = sheet.kind.suffix
+    suffix = sheet.figure.suffix
     if suffix == ".csv":
         columns = sheet.picture.data_columns()
         names, rows = [name for name, _ in columns], zip_longest(*(each for _, each in columns))
@@ -273,27 +391,34 @@ def _writer(sheet: _Sheet) -> Callable[[TextIO], object]:
 
 
 def _image(sheet: _Sheet) -> QImage:
-    image = QImage(sheet.size * _SCALE, QImage.Format.Format_RGB32)
+    size, resolution = sheet.size, _screen_resolution()
+    dpi = sheet.figure.dpi
+    scale = dpi / resolution * sheet.zoom if dpi else _SCALE
+    scale = min(scale, math.sqrt(_MOST_DOTS / max(1, size.width() * size.height())))
+    image = QImage((QSizeF(size) * scale).toSize(), QImage.Format.Format_RGB32)
     image.fill(Qt.GlobalColor.white)
     painter = QPainter(image)
-    sheet.paint(painter, _SCALE)
+    sheet.paint(painter, scale)
     painter.end()
+    for set_dots in (image.setDotsPerMeterX, image.setDotsPerMeterY):  # else text grows with them
+        set_dots(round(resolution * scale / sheet.zoom / _CM_PER_INCH * 100))
     return image
 
 
 def _svg(sheet: _Sheet) -> bytes:
-    size = sheet.size
+    size = (QSizeF(sheet.size) * sheet.zoom).toSize()
     buffer = QBuffer()
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
     generator = QSvgGenerator()  # pyqtgraph's exporter fails with newer versions of Qt
     generator.setOutputDevice(buffer)
     generator.setSize(size)
-    generator.setTitle(sheet.caption)
+    generator.setTitle(sheet.figure.caption)
     # pyqtgraph records axes as a QPicture, which Qt scales to the resolution of what it is drawn on
     generator.setResolution(_screen_resolution())
     generator.setViewBox(QRect(0, 0, size.width(), size.height()))
     painter = QPainter(generator)
     painter.fillRect(0, 0, size.width(), size.height(), Qt.GlobalColor.white)
+    painter.scale(sheet.zoom, sheet.zoom)
     sheet.paint(painter, 1)
     painter.end()
     return bytes(buffer.data().data())
@@ -301,19 +426,17 @@ def _svg(sheet: _Sheet) -> bytes:
 
 def _pdf(sheet: _Sheet) -> bytes:
     size, resolution = sheet.size, _screen_resolution()
-    width = sheet.kind.width_mm or size.width() / resolution * _MM_PER_INCH
-    paper = QSizeF(width, width * size.height() / size.width())
+    paper = QSizeF(size) * (sheet.zoom / resolution)  # inches
     buffer = QBuffer()
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
     writer = QPdfWriter(buffer)
-    writer.setTitle(sheet.caption)
+    writer.setTitle(sheet.figure.caption)
     writer.setCreator("GGUF Explorer")
     writer.setResolution(resolution)  # as in `_svg`
     writer.setPageMargins(QMarginsF(0, 0, 0, 0))
-    writer.setPageSize(QPageSize(paper, QPageSize.Unit.Millimeter, "", _EXACTLY))
+    writer.setPageSize(QPageSize(paper, QPageSize.Unit.Inch, "", _EXACTLY))
     painter = QPainter(writer)
-    scale = paper.width() / _MM_PER_INCH * resolution / size.width()
-    painter.scale(scale, scale)
+    painter.scale(sheet.zoom, sheet.zoom)
     sheet.paint(painter, 1)
     painter.end()
     return bytes(buffer.data().data())

@@ -105,6 +105,8 @@ def test_errors_are_a_distance_or_a_loss(page: Page, documents: list[Document]) 
     view = page.view
     page.measure()
     assert DISTANCE in view.pages.summary.text()
+    assert "differs from it by" in view.headline.text()
+    assert not view.chart.isVisibleTo(view)  # a distance says of neither how good it is
     roles = view.pages.roles
     chosen = [roles.table.columns[column].name for column in roles.chosen_columns()]
     assert "relative_rmse_a" in chosen
@@ -112,12 +114,46 @@ def test_errors_are_a_distance_or_a_loss(page: Page, documents: list[Document]) 
     page.choose(documents[0])
     page.measure()
     assert LOSS in view.pages.summary.text()
+    assert "less error" in view.headline.text()
+    assert [point.line.mark for point in view.chart.points] == ["A", "B"]
+    assert view.chart.points[0].x < view.chart.points[1].x
+    assert [row.difference.rpartition(" ")[2] for row in view.pages.sizes.table.items[:2]] == [
+        "better",
+        "better",
+    ]
     columns = {column.name: column for column in view.pages.roles.table.columns}
     model = view.pages.roles.table
     roles = [str(model.raw(columns["role"], row)) for row in range(model.rowCount())]
     up = roles.index("ffn_up")
     errors = [model.raw(columns[f"relative_rmse_{side}"], up) for side in "ab"]
     assert 0 < float(errors[1] or 0) < float(errors[0] or 0)  # A has fewer bits
+
+
+def test_what_others_measured_stands_beside_the_errors(
+    page: Page, documents: list[Document], tmp_path: Path
+) -> None:
+    page.choose(documents[1])
+    view, table = page.view, tmp_path / "results.csv"
+    table.write_text("model,ppl,kld\nother.gguf,9,1\n")
+    view.add_measured_of(table)
+    page.settle()
+    (problem,) = page.app.errors
+    assert "It is of other.gguf: neither A nor B" in str(problem)
+    assert view._shown is not None
+    one, other = (model.path.name for model in view._shown.found.models)
+    table.write_text(f"model,ppl,kld\n{one},6.5,0.02\n{other},6.25,0.01\n")
+    view.add_measured_of(table)
+    page.settle()
+    rows = {row.name: row for row in view.pages.sizes.table.items}
+    assert (rows["perplexity"].values, rows["perplexity"].difference) == (
+        (6.5, 6.25),
+        "-0.2500 better",
+    )
+    assert [view.measure.itemText(place) for place in range(view.measure.count())] == [
+        "Perplexity: less is better",
+        "Mean KL divergence: less is better",
+    ]
+    assert [point.y for point in view.chart.points] == [6.5, 6.25]
 
 
 def test_what_is_saved_is_what_the_command_prints(

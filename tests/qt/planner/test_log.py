@@ -15,10 +15,11 @@ from explorer.planner import Device
 from explorer.planner.engines.llama_cpp import MAX_SEQUENCES
 from explorer.planner.engines.llama_cpp.engine import server_settings
 from explorer.planner.logs.reading import parse_log
+from explorer.qt.addresses import dropped_log
 from explorer.qt.document import Document
 from explorer.qt.machine import PlannedMachine
 from explorer.qt.planner import log as log_module
-from explorer.qt.planner.log import LogPage, dropped_log
+from explorer.qt.planner.log import LogPage
 from tests.helpers.services import RecordingServices
 from tests.qt.planner.plan_models import MemoryNotes, Panel
 

@@ -17,7 +17,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.qt.widgets.curves import HistogramCurve, SmallMultiples, histogram_of
 from explorer.qt.widgets.histogram_plot import HistogramPlot
-from explorer.qt.widgets.plot_panel import PlotExport, kinds
+from explorer.qt.widgets.plot_panel import Figure, FigureDialog, PlotExport
 from tests.helpers.services import RecordingServices
 
 WHITE = QColor("white")
@@ -121,13 +121,20 @@ def test_the_dialog_suggests_a_name_that_a_file_can_have(
         return str(tmp_path / "typed.v2"), kinds.split(";;")[1]
 
     monkeypatch.setattr(QFileDialog, "getSaveFileName", choose)
-    export.ask(picture, "../blk.0/<b>" + "n" * 200)
+
+    def ask(name: str) -> None:
+        export.ask(picture, name)
+        (dialog,) = export.parent.findChildren(FigureDialog)
+        dialog.accept()
+        qtbot.waitUntil(lambda: not export.parent.findChildren(FigureDialog))
+
+    ask("../blk.0/<b>" + "n" * 200)
     qtbot.waitUntil(lambda: bool(app.written))
     assert app.written == [str(tmp_path / "typed.v2.svg")]
     assert "/" not in suggested[0]
     assert len(suggested[0]) < 90
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: ("", ""))
-    export.ask(picture, "plot")
+    ask("plot")
     assert len(app.written) == 1
 
 
@@ -171,36 +178,63 @@ def test_a_saved_picture_has_a_caption_and_no_hover_line(
     assert b"blk.0.ffn_down.weight" in before
     image = QImage()
     image.loadFromData(saved("plot.png"))
-    assert (image.width(), image.height()) == (1000, 648)
-    line = {image.pixelColor(x, y).rgb() for x in range(1000) for y in range(604, 644)}
+    assert (image.width(), image.height()) == (1000, 656)
+    line = {image.pixelColor(x, y).rgb() for x in range(1000) for y in range(604, 652)}
     assert len(line) > 3  # something is written there
 
 
-@pytest.mark.parametrize("number", range(7))
-def test_every_kind_of_file_has_its_size(
+@pytest.mark.parametrize("points", [6.0, 12.0])
+@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
+def test_every_format_has_the_size_that_was_chosen(
     *,
     qtbot: QtBot,
     captioned: PlotExport,
-    picture: HistogramPlot,
+    picture: HistogramPlot | SmallMultiples,
     tmp_path: Path,
     app: RecordingServices,
-    number: int,
+    suffix: str,
+    points: float,
 ) -> None:
-    kind = kinds()[number]
-    path = tmp_path / f"plot{kind.suffix}"
-    captioned.save(picture, path, kind)
+    path = tmp_path / f"plot{suffix}"
+    captioned.save(
+        picture, path, Figure(suffix, (8.5, 6.0), points, 300, "" if points < 9 else "x")
+    )
     qtbot.waitUntil(lambda: app.written == [str(path)])
-    assert picture.width() == 500  # the window's picture keeps its size
+    assert picture.size() == QSize(500, 300)  # the window's picture keeps its size
     raw = path.read_bytes()
-    if kind.suffix == ".pdf":
-        assert raw.startswith(b"%PDF")
+    if suffix == ".pdf":
         box = re.search(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)", raw)
         assert box is not None
-        if kind.width_mm is not None:
-            assert float(box[1]) == pytest.approx(kind.width_mm / 25.4 * 72, abs=1)
-    elif kind.size is not None:
+        width, height = (float(number) / 72 * 2.54 for number in box.groups())
+    elif suffix == ".svg":
+        found = re.search(rb'width="([\d.]+)mm" height="([\d.]+)mm"', raw)
+        assert found is not None
+        width, height = (float(number) / 10 for number in found.groups())
+    else:
         image = QImage(str(path))
-        assert image.width() == 1920 or image.height() == 1080
+        assert image.dotsPerMeterX() == pytest.approx(300 / 0.0254, rel=0.01)
+        width, height = image.width() / 300 * 2.54, image.height() / 300 * 2.54
+    assert width == pytest.approx(8.5, abs=0.1)
+    if points < 9:
+        assert height == pytest.approx(6, abs=0.1)
+    else:
+        assert height > 6.3  # the caption is below
+
+
+def test_the_dialog_asks_for_size_text_and_caption(qtbot: QtBot, picture: HistogramPlot) -> None:
+    dialog = FigureDialog(picture, "two models")
+    qtbot.addWidget(dialog)
+    first = dialog.figure()
+    assert (first.suffix, first.dpi, first.caption) == (".png", 300, "two models")
+    assert first.cm is not None
+    assert first.cm[0] == pytest.approx(500 / dialog.logicalDpiX() * 2.54, abs=0.05)
+    dialog.preset.setCurrentIndex(1)
+    dialog.format.setCurrentText("PDF picture")
+    dialog.wants_caption.setChecked(False)
+    assert dialog.figure() == Figure(".pdf", (8.5, 5.1), 8.0, 300, "")
+    assert not dialog.dpi.isEnabled()
+    dialog.format.setCurrentText("Data")
+    assert not dialog.width_cm.isEnabled()
 
 
 def test_a_picture_is_copied(qtbot: QtBot, captioned: PlotExport, picture: HistogramPlot) -> None:
@@ -213,4 +247,4 @@ def test_a_picture_is_copied(qtbot: QtBot, captioned: PlotExport, picture: Histo
     qtbot.waitUntil(picture.isActiveWindow)
     qtbot.keyClick(picture, Qt.Key.Key_C, modifiers)
     qtbot.waitUntil(lambda: not clipboard.image().isNull())
-    assert clipboard.image().size() == QSize(1000, 648)
+    assert clipboard.image().size() == QSize(1000, 656)
