@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from explorer.analysis.matching.pairing import Match, Matching
     from explorer.formats.model import Model
     from explorer.planner.logs.perplexity import Quality
+    from explorer.present.tables.what_if import Line
     from explorer.stores import Entry
 
 
@@ -157,6 +158,8 @@ class References(QObject):
         self.original: Reference = None
         self.matrix: ImportanceMatrix | None = None
         self.measured: tuple[Quality, ...] = ()
+        self._recipes: WeakKeyDictionary[Document, tuple[Reference, Sequence[Line]]]
+        self._recipes = WeakKeyDictionary()
         self._originals: WeakKeyDictionary[Document, Reference] = WeakKeyDictionary()
         self._others: WeakKeyDictionary[Document, Document] = WeakKeyDictionary()
         self._matched: WeakKeyDictionary[Document, WeakKeyDictionary[Document, MatchedModels]]
@@ -229,6 +232,19 @@ class References(QObject):
         if matrix is not self.matrix:
             self.matrix = matrix
             self.changed.emit()
+
+    def note_recipes(self, lines: Sequence[Line]) -> None:
+        """Know what recipes of the whole current model would lose against the original."""
+        if self.document is not None:
+            self._recipes[self.document] = self.original, lines
+
+    @property
+    def recipes(self) -> Sequence[Line]:
+        """What is known of recipes for the current model, against the same original."""
+        original, lines = (
+            self._recipes.get(self.document, (None, ())) if self.document else (None, ())
+        )
+        return lines if original is self.original else ()
 
     def add_measured(self, found: Sequence[Quality]) -> None:
         """Know of what others measured, of whatever models."""

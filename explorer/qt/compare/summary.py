@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,6 +32,7 @@ from PySide6.QtWidgets import (
 )
 
 from explorer.analysis.differences import Differences
+from explorer.analysis.what_if import pareto_front
 from explorer.errors import ExplorerError
 from explorer.formats.facts import describe
 from explorer.planner.logs.perplexity import Quality, read_quality
@@ -48,6 +50,7 @@ from explorer.present.tables.differences import (
     searched,
 )
 from explorer.present.tables.table import Row, Table
+from explorer.present.tables.what_if import Line
 from explorer.qt.addresses import dropped_log
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobSlot
@@ -55,7 +58,7 @@ from explorer.qt.references import Rounding
 from explorer.qt.services import Services
 from explorer.qt.survey.session import ComparisonContent, SurveySession, SurveyState
 from explorer.qt.theme import Space, TextSize, ink_of, style_text
-from explorer.qt.what_if.chart import Measure, WhatIfChart
+from explorer.qt.what_if.chart import Measure, WhatIfChart, mebibytes_of
 from explorer.qt.widgets.building import LINE, NOTE, column, row
 from explorer.qt.widgets.controls import check, choice, split
 from explorer.qt.widgets.labels import SELECTABLE, ElidedLabel, error_caution, plain_label
@@ -512,8 +515,7 @@ class CompareView(TabbedPanel, Reader[Shown]):
             return
         self._shown = shown
         self.headline.setText(shown.comparison.headline)
-        lines = present.chart_lines(shown.comparison)
-        self.chart.show_lines(lines)
+        lines = self._draw(shown)
         # what is not known is not offered, and without any figure there is nothing to draw
         known = {name for line in lines for name in line.given}
         offered = [measure for measure in Measure if measure.axis.figure in known]
@@ -529,6 +531,14 @@ class CompareView(TabbedPanel, Reader[Shown]):
         self.pages.show(shown)
         self.show_content()
         self.save.setEnabled(True)
+
+    def _draw(self, shown: Shown) -> list[Line]:
+        """Draw both models, and recipes as far as *What if?* has measured them."""
+        lines = [*present.chart_lines(shown.comparison), *self._references.recipes]
+        points = [(mebibytes_of(one), one.figure("relative_rmse") or math.nan) for one in lines]
+        front = zip(lines, pareto_front(points), strict=True)
+        self.chart.show_lines([replace(one, front=on or not one.given) for one, on in front])
+        return lines
 
     def _open_tensor(self, place: int) -> None:
         if self._shown is None or self._document is None:
@@ -613,6 +623,8 @@ class CompareView(TabbedPanel, Reader[Shown]):
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         self.session.watch(self, True)
+        if self._shown is not None:
+            self._draw(self._shown)
 
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)

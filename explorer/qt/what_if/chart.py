@@ -105,8 +105,8 @@ def bits_of(line: Line) -> float:
 
 
 def mebibytes_of(line: Line) -> float:
-    """Return the size of a line's tensors in MiB."""
-    return line.size.nbytes / (1 << 20)
+    """Return the size of a line's model in MiB."""
+    return line.size.model_nbytes / (1 << 20)
 
 
 def chart_points(

@@ -576,6 +576,9 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
             weighted = self.estimate.request.matrix is not None
             lines = lines_of(self.estimate, errors)
             self.panel.show_lines(lines, gpus=gpus, weighted=weighted)
+            request = self.estimate.request
+            if request.by_recipe and request.rows is None and self.estimate.against_source:
+                self._references.note_recipes([one for one in lines[1:] if one.known is not None])
 
     def _pause_or_resume(self) -> None:
         if self._work is None:

@@ -10,8 +10,10 @@ import pytest
 from PySide6.QtTest import QAbstractItemModelTester
 from pytestqt.qtbot import QtBot
 
+from explorer.analysis.what_if import SizeAfter
 from explorer.cli.main import main
 from explorer.present.differences import DISTANCE, LOSS, NOT_READ
+from explorer.present.tables.what_if import Line
 from explorer.qt.compare.summary import CompareView
 from explorer.qt.document import Document
 from explorer.qt.references import References, Rounding
@@ -127,6 +129,22 @@ def test_errors_are_a_distance_or_a_loss(page: Page, documents: list[Document]) 
     up = roles.index("ffn_up")
     errors = [model.raw(columns[f"relative_rmse_{side}"], up) for side in "ab"]
     assert 0 < float(errors[1] or 0) < float(errors[0] or 0)  # A has fewer bits
+
+
+def test_recipes_that_were_measured_stand_in_the_chart(
+    page: Page, documents: list[Document]
+) -> None:
+    page.references.choose_other(documents[1])
+    page.choose(documents[0])
+    page.measure()
+    size = SizeAfter(100, 50, 60, 70)
+    recipe = Line("Q4_K_M", "Q4_K_M", size, size, given={"relative_rmse": 0.5}, by_recipe=True)
+    page.references.note_recipes([recipe])
+    page.view.hide()
+    page.view.show()
+    assert [point.line.title for point in page.view.chart.points][2:] == ["Q4_K_M"]
+    page.choose(documents[1])  # against another original nothing is known of it
+    assert page.references.recipes == ()
 
 
 def test_what_others_measured_stands_beside_the_errors(
