@@ -37,6 +37,7 @@ from explorer.qt.weights.block.strip import BlockStrip
 from explorer.qt.weights.map.plot import MapPlot
 from explorer.qt.widgets.histogram_plot import HistogramPlot
 from explorer.qt.widgets.painting import FoldButton
+from explorer.qt.widgets.plot_panel import FigureDialog
 from tests.helpers.everywhere import settle
 from tests.helpers.patience import PATIENCE_S
 
@@ -161,6 +162,7 @@ def saved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Where every dialog that asks for a file to write points to."""
     path = tmp_path / "saved.csv"
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_, **__: (str(path), ""))
+    monkeypatch.setattr(FigureDialog, "open", FigureDialog.accept)
     return path
 
 
