@@ -36,7 +36,7 @@ class Line:
         present_type: The type that all of the tensors have; "" for several.
         mark: Which of the models that are compared it is: "A" or "B"; "" for what could be.
         given: Figures that are known from elsewhere, by name: of a model as it is, and what others
-            measured (see `MEASURED`).
+            measured (see `QUALITY`).
     """
 
     type_name: str
@@ -68,8 +68,10 @@ class Line:
     def figure(self, name: str) -> float | None:
         """Return a figure by name; None as long as it is not known, or if it is NaN."""
         known = self.known
-        if known is None:
+        if known is None or name in self.given:
             return self.given.get(name)
+        if name not in FIGURES.names and name not in WEIGHTED.names:
+            return None  # what only others measure, such as perplexity
         errors: ErrorMetrics | WeightedErrors | None = known.metrics
         if name in WEIGHTED.names:
             errors, name = known.weighted, name.removeprefix("weighted_")

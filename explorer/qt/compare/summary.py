@@ -372,7 +372,7 @@ class CompareView(TabbedPanel, Reader[Shown]):
         self.chart.export_requested.connect(self.ask_picture)
         self.chart.copy_requested.connect(lambda: self.export.copy(self.chart))
         self.measure = choice(self.content, "Drawn upwards", "What the chart draws upwards")
-        self.measure.activated.connect(lambda _: self.chart.set_measure(self.measure.currentData()))
+        self.measure.activated.connect(lambda _: self._choose_measure())
         self.add_measured = QPushButton("Add &perplexity…", self)
         self.add_measured.setToolTip(
             "Output of llama-perplexity, or a CSV: model, ppl, kld. It can be dropped here, too"
@@ -525,7 +525,7 @@ class CompareView(TabbedPanel, Reader[Shown]):
             self.measure.addItem(measure.axis.title, measure)
         if before is not None:
             self.measure.setCurrentIndex(offered.index(before))
-            self.chart.set_measure(before)
+            self._choose_measure()
         for part in (self.chart, self.measure):
             part.setVisible(bool(offered))
         self.pages.show(shown)
@@ -535,10 +535,21 @@ class CompareView(TabbedPanel, Reader[Shown]):
     def _draw(self, shown: Shown) -> list[Line]:
         """Draw both models, and recipes as far as *What if?* has measured them."""
         lines = [*present.chart_lines(shown.comparison), *self._references.recipes]
-        points = [(mebibytes_of(one), one.figure("relative_rmse") or math.nan) for one in lines]
+        axis = self.chart.measure.axis
+        sign = -1 if axis.best > 0 else 1  # the front is of what is small
+        heights = [one.figure(axis.figure) for one in lines]
+        points = [
+            (mebibytes_of(one), math.nan if height is None else sign * height)
+            for one, height in zip(lines, heights, strict=True)
+        ]
         front = zip(lines, pareto_front(points), strict=True)
         self.chart.show_lines([replace(one, front=on or not one.given) for one, on in front])
         return lines
+
+    def _choose_measure(self) -> None:
+        self.chart.set_measure(self.measure.currentData())
+        if self._shown is not None:
+            self._draw(self._shown)  # other points are the best trade-offs
 
     def _open_tensor(self, place: int) -> None:
         if self._shown is None or self._document is None:

@@ -289,9 +289,7 @@ class WhatIfChart(ThemedPlot):
 
     def restyle(self) -> None:
         super().restyle()
-        item, colour = self.getPlotItem(), self.colours.text.name()
-        item.setLabel("bottom", self._x_title, color=colour)
-        item.setLabel("left", self.measure.axis.title, color=colour)
+        self.getPlotItem().setLabel("bottom", self._x_title, color=self.colours.text.name())
         self._draw()
 
     def pixel_of(self, point: ChartPoint) -> QPointF:
@@ -305,6 +303,8 @@ class WhatIfChart(ThemedPlot):
     # Drawing
 
     def _draw(self) -> None:
+        colour = self.colours.text.name()
+        self.getPlotItem().setLabel("left", self.measure.axis.title, color=colour)
         self.counts.write = self.measure.axis.write
         self.counts.set_logarithmic(self.measure.axis.logarithmic)
         self.points = chart_points(self._lines, self.measure, self._x_of)

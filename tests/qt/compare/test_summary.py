@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from PySide6.QtTest import QAbstractItemModelTester
 from pytestqt.qtbot import QtBot
 
-from explorer.analysis.what_if import SizeAfter
+from explorer.analysis.errors.metrics import RunningErrors
+from explorer.analysis.what_if import SizeAfter, TypeErrors
 from explorer.cli.main import main
+from explorer.planner.logs.perplexity import Quality
 from explorer.present.differences import DISTANCE, LOSS, NOT_READ
 from explorer.present.tables.what_if import Line
 from explorer.qt.compare.summary import CompareView
 from explorer.qt.document import Document
 from explorer.qt.references import References, Rounding
 from explorer.qt.survey.session import SurveySession
+from explorer.qt.what_if.chart import Measure
 from explorer.qt.widgets.pages import Phase
 from tests.helpers.model_pairs import arrays_of, requantized, write_gguf
 from tests.helpers.services import RecordingServices
@@ -172,6 +176,28 @@ def test_what_others_measured_stands_beside_the_errors(
         "Mean KL divergence: less is better",
     ]
     assert [point.y for point in view.chart.points] == [6.5, 6.25]
+
+
+def test_only_what_has_the_measure_is_drawn(page: Page, documents: list[Document]) -> None:
+    page.references.choose_other(documents[1])
+    page.choose(documents[0])
+    page.measure()
+    names = [model.path.name for model in page.view._shown.found.models]  # type: ignore[union-attr]
+    page.references.add_measured([Quality(name, {"perplexity": 9.0}) for name in names])
+    page.settle()
+    errors = TypeErrors(replace(RunningErrors().metrics(), relative_rmse=0.5), None, 4, 4)
+    size = SizeAfter(100, 50, 60, 70)
+    recipe = Line("Q4_K_M", "Q4_K_M", size, size, errors=errors)
+    page.references.note_recipes([recipe])
+    view = page.view
+    for measure, marks in ((Measure.RELATIVE_RMSE, "AB "), (Measure.PERPLEXITY, "AB")):
+        view.measure.setCurrentIndex(view.measure.findData(measure))
+        view.measure.activated.emit(view.measure.currentIndex())
+        view.hide()
+        view.show()
+        assert [point.line.mark or " " for point in view.chart.points] == list(marks)
+        title = view.chart.getPlotItem().getAxis("left").labelText
+        assert title == view.measure.currentText()
 
 
 def test_what_is_saved_is_what_the_command_prints(
