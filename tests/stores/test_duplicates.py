@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from explorer.present.tables.library import removals_of, stored_files
+from explorer.present.tables.library import lost_text, removals_of, stored_files
 from explorer.stores import Place, StoreKind, read_library
 from explorer.stores.duplicates import duplicates
 from tests.helpers.gguf_writer import STRING, GgufFile, TensorSpec
@@ -68,3 +68,5 @@ def test_files_of_all_stores_say_what_removing_them_frees(tmp_path: Path) -> Non
         "ollama rm third:latest": third.frees,
         f"rm -- {copy}": own.frees,
     }
+    assert lost_text(files, [own.command]) == ""
+    assert lost_text(files, [own.command, third.command]) == "No copy of third:latest stays."

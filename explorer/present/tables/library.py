@@ -233,6 +233,7 @@ class StoredFile:
         frees: Bytes that either command frees, of the model's other files too.
         used: When its weights were last read, seconds since 1970; None if nothing says it.
         same_as: Where the same content lies once more; else empty.
+        copies: Itself and all files of the same content; without any other, nothing.
         is_blob: Whether its name is the digest of its content.
     """
 
@@ -245,6 +246,7 @@ class StoredFile:
     frees: int = 0
     used: float | None = None
     same_as: str = ""
+    copies: tuple[Path, ...] = ()
     is_blob: bool = True
 
     @classmethod
@@ -312,7 +314,8 @@ def stored_files(stores: Sequence[Store], check: Check = never) -> list[StoredFi
         for path, other in zip(group, [*group[1:], group[0]], strict=True):
             one = known[other]
             name = (one.blob.used_by or (one.name,))[0]
-            known[path] = replace(known[path], same_as=f"{one.store}: {plain_text(name)}")
+            same_as = f"{one.store}: {plain_text(name)}"
+            known[path] = replace(known[path], same_as=same_as, copies=tuple(group))
     every = [known.get(file.path, file) if file.finished else file for file in found]
     return sorted(every, key=lambda file: (bool(file.blob.used_by), -file.blob.nbytes))
 
@@ -359,6 +362,20 @@ def _files_of(store: Store, check: Check) -> Iterator[StoredFile]:
 def removals_of(files: Iterable[StoredFile]) -> dict[str, int]:
     """Return the commands that remove files, or their models, and the bytes that each frees."""
     return {file.command: file.frees for file in files if file.command}
+
+
+def lost_text(files: Sequence[StoredFile], removals: Iterable[str]) -> str:
+    """Return a line for each content of which these commands remove all copies."""
+    commands = set(removals)
+    gone = {file.path: file for file in files if file.command in commands}
+    lost: dict[tuple[Path, ...], StoredFile] = {}
+    for file in gone.values():
+        if file.copies and all(path in gone for path in file.copies):
+            lost.setdefault(file.copies, file)
+    return "\n".join(
+        f"No copy of {shorten(plain_text((file.blob.used_by or (file.name,))[0]), 200)} stays."
+        for file in lost.values()
+    )
 
 
 def duplicates_text(files: Sequence[StoredFile]) -> str:

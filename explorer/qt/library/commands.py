@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from PySide6.QtCore import QObject, QPoint, QProcess, Qt, QUrl, Signal, SignalInstance, Slot
-from PySide6.QtGui import QAction, QDesktopServices, QGuiApplication, QKeySequence
+from PySide6.QtGui import QAction, QDesktopServices, QGuiApplication, QKeySequence, QPalette
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QDialog,
@@ -42,7 +42,7 @@ from explorer.qt.library.tree import LibraryTree
 from explorer.qt.machine import PlannedMachine
 from explorer.qt.services import Services
 from explorer.qt.settings import Settings
-from explorer.qt.theme import Space, TextSize, monospace_font, style_text
+from explorer.qt.theme import Space, TextSize, monospace_font, style_text, warning_colour
 from explorer.qt.widgets.building import add_action, column, row, show_menu
 from explorer.qt.widgets.cells import CellParts, RichDelegate
 from explorer.qt.widgets.labels import SELECTABLE, plain_label
@@ -145,18 +145,25 @@ class FreeDialog(QDialog):
     """The commands that remove files, to be read before they are copied; nothing is removed here.
 
     Attributes:
+        lost: The contents of which no copy stays.
         text: The commands, one a line.
         copy: Copies them.
     """
 
-    def __init__(self, removals: Mapping[str, int], parent: QWidget) -> None:
+    def __init__(self, removals: Mapping[str, int], lost: str, parent: QWidget) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle("Free space")
         what = counted(len(removals), "command")
         words = f"{what} to run in a terminal, freeing {bytes_text(sum(removals.values()))}. "
         about = plain_label(self, f"{words}This program removes nothing itself.")
-        about.setWordWrap(True)
+        self.lost = plain_label(self, lost)
+        self.lost.setVisible(bool(lost))
+        palette = self.lost.palette()
+        palette.setColor(QPalette.ColorRole.WindowText, warning_colour(palette))
+        self.lost.setPalette(palette)
+        for label in (about, self.lost):
+            label.setWordWrap(True)
         self.text = TextView(self)
         self.text.show_text("\n".join(removals))
         self.text.setAccessibleName("Commands that free space")
@@ -165,7 +172,8 @@ class FreeDialog(QDialog):
         self.copy.clicked.connect(self._copy)
         buttons.rejected.connect(self.reject)
         around = (Space.GROUP,) * 4
-        column(about, (self.text, 1), buttons, of=self, margins=around, spacing=Space.WIDE)
+        parts = (about, self.lost, (self.text, 1), buttons)
+        column(*parts, of=self, margins=around, spacing=Space.WIDE)
         self.resize(_LIST_WIDTH, _DIALOG_HEIGHT)
         self._lines = "\n".join(removals)
 

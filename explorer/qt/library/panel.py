@@ -21,7 +21,7 @@ from explorer.parallel import Check
 from explorer.present.fits import ModelFit, Target
 from explorer.present.model import mark
 from explorer.present.stores import reclaimable, reclaimable_text
-from explorer.present.tables.library import StoredFile
+from explorer.present.tables.library import StoredFile, lost_text
 from explorer.qt.jobs import JobSlot
 from explorer.qt.library import readers
 from explorer.qt.library.blobs import BlobsPage, blob_facts
@@ -596,7 +596,7 @@ class LibraryView(LibraryWidgets):
         """Show the commands that free space; without any, the list of the largest files."""
         removals = self.blobs.removals()
         if removals:
-            FreeDialog(removals, self).open()
+            FreeDialog(removals, lost_text(self.blobs.files, removals), self).open()
         else:
             self.lists.setCurrentWidget(self.blobs)
             self.enter_list()

@@ -705,6 +705,7 @@ def test_the_commands_that_remove_what_is_nobodys_are_shown_and_copied(
     lines = copied(panel.qtbot, dialog.copy.click).splitlines()
     assert len(lines) == 2
     assert dialog.text.text.toPlainText().splitlines() == lines
+    assert dialog.lost.isHidden()  # there were no copies
     dialog.reject()
     assert sorted(store.blobs.iterdir()) == before  # the program itself removes nothing
     for line in lines:
