@@ -22,6 +22,11 @@ _QUANT: Final = re.compile(r"[-_.](ud-)?(i?q\d\w*|tq\d\w*|b?f16|fp?(8|16|32)|mxf
 _NO_NAMES: Final = frozenset({"", "model", "ggml-model", "main", "latest"})
 _ENOUGH_BITS: Final = 9.0
 """Bits per weight from which on more gain next to nothing: Q8_0 has 8.5."""
+_FEW_BITS: Final = 3.5
+"""Bits per weight below which quality falls steeply. llama.cpp's table of Llama 2 70B: perplexity
+grows by 1.2 % at 4.80 bits, 4.7 % at 3.85, 7.9 % at 3.47 (its README of `examples/quantize`)."""
+_GOOD_SPEED: Final = 10.0
+"""Tokens per second, of the low end, that are quick enough to read along."""
 _UNQUANTIZED_BITS: Final = 15.9
 _LONGEST: Final = 60
 _HUB_PARTS: Final = 2  # owner and repository
@@ -98,8 +103,9 @@ class Recommendation(NamedTuple):
 def recommend(choices: Sequence[ModelChoice], target: Target) -> Recommendation | None:
     """Say which quant to take: of those that fit whole, the one with the most bits per weight.
 
-    More than `_ENOUGH_BITS` are not worth their bytes. Where none fits whole, it is the fastest.
-    None until the headers of all were read.
+    More than `_ENOUGH_BITS` are not worth their bytes. Where it has less than `_FEW_BITS`, one that
+    fits partly, has more and reaches `_GOOD_SPEED` is better. Where none fits whole, it is the
+    fastest. None until the headers of all were read.
     """
     at = f"with {target.asked_text}"
     if not choices or any(one.version is None for one in choices):
@@ -109,6 +115,10 @@ def recommend(choices: Sequence[ModelChoice], target: Target) -> Recommendation 
         few = [place for place in whole if choices[place].bits <= _ENOUGH_BITS]
         best = max(few, key=lambda place: choices[place].bits, default=-1)
         best = min(whole, key=lambda place: choices[place].bits) if best < 0 else best
+        usable = [place for place, one in enumerate(choices) if _is_usable(one)]
+        if choices[best].bits < _FEW_BITS and usable:
+            better = max(usable, key=lambda place: choices[place].bits)
+            return Recommendation(better, _rather(choices[better], choices[best], at))
         more = "" if len(few) == len(whole) else ". More gain next to nothing"
         bits = bits_text(choices[best].bits)
         why = f"It has the most bits per weight ({bits}) of those that fit {at}{more}."
@@ -123,6 +133,23 @@ def recommend(choices: Sequence[ModelChoice], target: Target) -> Recommendation 
     part = choices[best].part
     why = f"{fastest} with {part}."
     return Recommendation(best, f"{_none(choices)} whole {at}. {why}{_speed(choices[best])}")
+
+
+def _is_usable(choice: ModelChoice) -> bool:
+    """Return whether one that fits partly has enough bits and is quick enough."""
+    speed = None if choice.version is None else choice.version.fit.speed
+    likely = None if speed is None else speed.empty.likely
+    enough = choice.level is Level.PARTLY and _FEW_BITS <= choice.bits <= _ENOUGH_BITS
+    return enough and likely is not None and likely[0] >= _GOOD_SPEED
+
+
+def _rather(choice: ModelChoice, whole: ModelChoice, at: str) -> str:
+    """Say why to take one that fits partly, where the best that fits whole has few bits."""
+    return (
+        f"Take {_name(choice)}: it fits partly ({choice.part}) {at} and runs at about "
+        f"{choice.speed} tokens/s. {_name(whole)} fits whole, but has {bits_text(whole.bits)} bits "
+        "per weight, which costs much quality."
+    )
 
 
 def _none(choices: Sequence[ModelChoice]) -> str:

@@ -92,6 +92,14 @@ FITS, PARTLY, NOT = Level.FITS, Level.PARTLY, Level.NOT
             "None of them fits whole with 8k tokens, f16 cache. Take q2, which runs fastest with "
             "20 of 33 layers. About 12–28 tokens/s.",
         ),
+        (
+            [choice("q2", 2.8, FITS, 200), choice("q4", 4.8, PARTLY, 60), choice("q6", 6.6, NOT)],
+            1,
+            "Take q4: it fits partly (20 of 33 layers) with 8k tokens, f16 cache and runs at about "
+            "24–57 tokens/s. q2 fits whole, but has 2.800 bits per weight, which costs much",
+        ),
+        ([choice("q2", 2.8, FITS, 200), choice("q4", 4.8, PARTLY, 20)], 0, "Take q2. "),  # too slow
+        ([choice("q3", 3.6, FITS, 200), choice("q4", 4.8, PARTLY, 60)], 0, "Take q3. "),
         ([choice("q4", 4.8, NOT)], None, "It does not fit with 8k tokens, f16 cache."),
     ],
 )
