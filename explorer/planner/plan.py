@@ -128,7 +128,8 @@ class Verdict:
         level: How well.
         gpu_layers: Layers on GPUs, the output being one.
         total_layers: All layers.
-        expert_layers: Layers on GPUs whose experts are on the CPU.
+        expert_layers: Layers on GPUs of which a part is on the CPU.
+        part: What that is: "experts", or, of a model without any, "part".
         cache_on_cpu: Whether the KV cache is kept on the CPU though layers are on GPUs.
         on_cpu: Whether there is no GPU, so that main memory holds everything.
         all_on_gpus: Whether everything is on GPUs.
@@ -143,6 +144,7 @@ class Verdict:
     gpu_layers: int
     total_layers: int
     expert_layers: int = 0
+    part: str = "experts"
     cache_on_cpu: bool = False
     on_cpu: bool = False
     all_on_gpus: bool = False
@@ -157,6 +159,7 @@ def judge(  # noqa: PLR0913 - what is particular about a plan, by name
     total_layers: int,
     *,
     expert_layers: int = 0,
+    part: str = "experts",
     cache_on_cpu: bool = False,
     is_exact: bool = True,
     counts_reserve: bool = True,
@@ -195,6 +198,7 @@ def judge(  # noqa: PLR0913 - what is particular about a plan, by name
         gpu_layers=placed,
         total_layers=total_layers,
         expert_layers=expert_layers,
+        part=part,
         cache_on_cpu=cache_on_cpu,
         on_cpu=not gpus,
         all_on_gpus=whole and bool(gpus),

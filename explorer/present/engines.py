@@ -35,7 +35,7 @@ def decision_sentence(plan: Plan) -> str:
         return ""
     layers = f"{found.gpu_layers} of {found.total_layers} layers on GPUs"
     if found.expert_layers:
-        layers += f", the experts of {found.expert_layers} of them on the CPU"
+        layers += f", {found.part} of {found.expert_layers} of them on the CPU"
     tokens = f"{integer_text(plan.cells)} tokens"
     if not choice.placement and not choice.context:
         return f"you chose {tokens}, {layers}"
@@ -51,7 +51,9 @@ def choice_sentence(plan: Plan) -> str:
     found, choice = plan.verdict, plan.details.choice
     by = plan.engine.short_title if choice is None else choice.by
     layers = f"{found.gpu_layers} of {found.total_layers} layers"
-    more = f", experts of {found.expert_layers} of them on the CPU" if found.expert_layers else ""
+    more = (
+        f", {found.part} of {found.expert_layers} of them on the CPU" if found.expert_layers else ""
+    )
     return f"{by} would choose: {integer_text(plan.context_asked)} tokens, {layers}{more}"
 
 

@@ -323,7 +323,7 @@ def _fit(plan: Plan, target: Target, check: Check) -> ModelFit:
 def _holding(found: Verdict) -> str:
     """Return "all layers", "25 layers" or "experts on the CPU"."""
     if found.expert_layers:
-        return "experts on the CPU"
+        return f"{found.part} on the CPU"
     return "all layers" if found.gpu_layers == found.total_layers else f"{found.gpu_layers} layers"
 
 

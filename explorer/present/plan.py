@@ -273,7 +273,7 @@ def _left_to_cpu(found: Verdict) -> str:
     parts = [f"{left} of {total} layers"] if left else []
     if experts:
         others = "another" if experts == 1 else f"{experts} others"
-        parts.append(f"experts of {others if left else f'{experts} of {total} layers'}")
+        parts.append(f"{found.part} of {others if left else f'{experts} of {total} layers'}")
     if found.cache_on_cpu:
         parts.append("the KV cache")
     is_one = len(parts) == 1 and not experts and left < 2
@@ -284,8 +284,8 @@ def placed_text(found: Verdict, *, brief: bool = False) -> str:
     """Return what of a model is on GPUs: "28 of 49 layers"; or which experts are not."""
     if found.expert_layers and found.gpu_layers == found.total_layers:
         if brief:
-            return "Experts on the CPU"
-        return f"experts of {found.expert_layers} of {found.total_layers} layers on the CPU"
+            return f"{found.part.capitalize()} on the CPU"
+        return f"{found.part} of {found.expert_layers} of {found.total_layers} layers on the CPU"
     return f"{found.gpu_layers} of {found.total_layers} layers"
 
 

@@ -36,9 +36,7 @@ def test_who_decided_is_said(h: Hyperparameters) -> None:
     said = words.decision_sentence(planned(h, context=512))
     assert said == "for 512 tokens llama.cpp chooses 3 of 3 layers on GPUs"
     said = words.decision_sentence(planned(h, context=512, num_gpu=2, cpu_moe_layers=2))
-    assert (
-        said == "you chose 512 tokens, 2 of 3 layers on GPUs, the experts of 1 of them on the CPU"
-    )
+    assert said == "you chose 512 tokens, 2 of 3 layers on GPUs, experts of 1 of them on the CPU"
 
 
 def test_what_llama_cpp_would_choose_can_be_taken(h: Hyperparameters) -> None:

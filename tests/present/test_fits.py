@@ -319,6 +319,7 @@ def test_speed_is_a_range_with_what_slows_it(model: Path) -> None:
     assert part.most < whole.most
     assert whole.reason == "Each token reads 3.66 GiB from RTX 4070 at 504 GB/s."
     assert part.reason.split(" cost ")[0].endswith("layers on the CPU")
+    assert part.reason.endswith(" tokens/s.")
     slower = Target((card,), HOST, bandwidths={card.name: 252_000_000_000})
     halved = fit_at(model, slower).speed
     assert halved is not None

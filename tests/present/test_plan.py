@@ -60,6 +60,9 @@ def test_the_verdict_has_one_wording() -> None:
         Level.PARTLY,
         f"Fits partly: 7 of 11 layers stay on the CPU, {bytes_text(room)} of GPU free.",
     )
+    dense = replace(four.verdict, expert_layers=1, part="part")
+    said = "Fits partly: 7 of 11 layers and part of another stay on the CPU"
+    assert answer(replace(four, verdict=dense)).sentence.startswith(said)
     assert answer(planned(24 * GIB, num_gpu=0)).level is Level.NOT
     assert answer(planned()).sentence.startswith("Runs on the CPU: there is no GPU")
     assert answer(None, "it is odd").sentence == "No plan: it is odd."

@@ -329,7 +329,7 @@ class LayerStrip(Chart[int]):
             return ""
         layer = self.layers[hit]
         where = f"Layer {hit} ({layer.name}) on {self._place(layer)}"
-        where += ", experts on the CPU" if layer.is_split else ""
+        where += ", part of it on the CPU" if layer.is_split else ""
         weights = f"Weights {exact_text(layer.weights)}"
         cache = f"KV cache {exact_text(layer.kv_cache)}"
         return f"{where}\n{weights}\n{cache}"
@@ -340,7 +340,7 @@ class LayerStrip(Chart[int]):
         last, on_gpus = len(self.layers) - 1, len(self.layers) - on_cpu
         text = f"Layers 0 to {last}, by bytes: {on_gpus} on GPUs"
         if split := sum(layer.is_split for layer in self.layers):
-            text += f" (experts of {split} on the CPU)"
+            text += f" ({split} of them partly)"
         return f"{text}, {on_cpu} on the CPU"
 
     def _place(self, layer: Layer) -> str:

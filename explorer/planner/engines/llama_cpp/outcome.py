@@ -92,6 +92,10 @@ class Outcome(Details):
             if place.startswith("GPU") and any(held[name] for name in held if name != place)
         )
 
+    @property
+    def _has_experts(self) -> bool:
+        return any("exps" in name for name in self.header.weights_by_name)
+
     @cached_property
     def holdings(self) -> tuple[Holding, ...]:
         """What each GPU holds, and last main memory."""
@@ -176,6 +180,7 @@ class Outcome(Details):
             self.holdings,
             self.header.blocks + 1,
             expert_layers=len(self.expert_layers),
+            part="experts" if self._has_experts else "part",
             cache_on_cpu=not self.settings.offload_kv,
             is_exact=self.accuracy is Accuracy.EXACT,
             open_question=_OPEN,
