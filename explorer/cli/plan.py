@@ -21,7 +21,12 @@ from explorer.formats import open_model
 from explorer.formats.model import Model
 from explorer.planner import Device, Host, Hyperparameters, Settings
 from explorer.planner.advice import QUESTIONS, Advice, solve
-from explorer.planner.attachments import Attachment, projector_bytes, read_attachment
+from explorer.planner.attachments import (
+    Attachment,
+    check_together,
+    projector_bytes,
+    read_attachment,
+)
 from explorer.planner.devices import parse_context, parse_memory, parse_shares, quoted
 from explorer.planner.engines.registry import ENGINES, default_engine, engine_named, engines_for
 from explorer.planner.inputs import header_to_plan, plan_record
@@ -320,7 +325,10 @@ def _read(
         projector_path = projector or model.projector
     if projector_path is None:
         return h, []
-    return h, [_attached(str(projector_path), root, "projector")]
+    found = [_attached(str(projector_path), root, "projector")]
+    if not isinstance(h.llama_cpp, str):
+        check_together(h.llama_cpp, found)
+    return h, found
 
 
 def _attached(path: str, root: str | None, kind: str) -> Attachment:

@@ -40,6 +40,25 @@ Any other takes pictures of its own size.
 _QWEN: Final = "qwen3vl_merger"
 _MERGES: Final = {"gemma4v": 3, "pixtral": 1, "phi4": 1, "lightonocr": 1}  # if the file says none
 _MOST_PATCHES: Final = 1 << 24
+_LLAVA: Final = "mlp"
+_LAST: Final = {
+    **dict.fromkeys(
+        (
+            *(_LLAVA, "phi4", "pixtral", "lightonocr", "dots_ocr", "lfm2", "kimivl", "kimik25"),
+            *("paddleocr", "mimovl", "qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger"),
+            *("ling3vl", "youtuvl", "muse-glimmer"),
+        ),
+        ("mm.2.weight", -2),
+    ),
+    **dict.fromkeys(("gemma4v", "gemma4uv"), ("mm.input_projection.weight", -2)),
+    **dict.fromkeys(("idefics3", "llama4", "deepseekocr"), ("mm.model.fc.weight", -2)),
+    **dict.fromkeys(("ultravox", "voxtral", "qwen3a"), ("mm.a.mlp.2.weight", -2)),
+    **dict.fromkeys(("glm4v", "glm5v"), ("mm.down.weight", -2)),
+    "gemma3": ("mm.input_projection.weight", -1),
+    "resampler": ("resampler.proj.weight", -1),
+    "qwen2a": ("mm.a.fc.weight", -2),
+}
+"""The tensor whose side is as wide as the model, and which side (`clip_n_mmproj_embd`)."""
 
 
 class Factor(NamedTuple):
@@ -60,6 +79,7 @@ class Attachment:
     path: Path
     nbytes: int  # of its tensors
     compute: tuple[int, int] = (0, 0)  # of a projector's largest picture: from, to
+    width: int | None = None  # of the model that a projector is made for; None: not known
     h: Hyperparameters | None = field(default=None, compare=False, repr=False)  # of a draft model
     architecture: str = ""  # of an adapter's model
     parts: tuple[Factor, ...] = field(default=(), compare=False, repr=False)  # of an adapter
@@ -84,7 +104,8 @@ def _attachment(model: Model, path: Path) -> Attachment:
     if model.format != "gguf":
         raise PlanError("llama.cpp loads GGUF files beside a model. Convert it first")
     if model.architecture == "clip":
-        return Attachment("projector", path, model.nbytes, _projector_compute(model))
+        compute, width = _projector_compute(model), projected_width(model)
+        return Attachment("projector", path, model.nbytes, compute, width)
     if model.metadata.text("general.type") == "adapter":
         parts = tuple(_factors(model))
         nbytes = sum(one.nbytes for one in parts)
@@ -117,6 +138,26 @@ def _factors(model: Model) -> Iterator[Factor]:
             raise PlanError(f"llama.cpp refuses the adapter: {quoted(base)} lacks a factor")
 
 
+def projected_width(model: Model) -> int | None:
+    """Return how wide the model is that a projector is made for; None where it is not known.
+
+    Features of middle layers (deepstack) are that wide, too, and not counted.
+    """
+    columns = model.tensors.columns
+    shapes = dict(zip(columns.names, columns.shapes, strict=True))
+    kind = _projector_kind(model) or _LLAVA
+    name, side = _LAST.get(kind, ("", 0))
+    shape = shapes.get(name, ())
+    if len(shape) != 2 or (kind == _LLAVA and "mm.3.weight" in shapes):  # then that is the last
+        return None
+    return shape[side]
+
+
+def _projector_kind(model: Model) -> str:
+    keys = ("clip.vision.projector_type", "clip.projector_type", "clip.audio.projector_type")
+    return next(filter(None, map(model.metadata.text, keys)), "")
+
+
 def _projector_compute(model: Model) -> tuple[int, int]:
     """Return what a projector's buffer takes for the picture that llama.cpp reserves it for.
 
@@ -125,8 +166,7 @@ def _projector_compute(model: Model) -> tuple[int, int]:
     queries, keys and values, and the first two rotated: 248.10 MiB in a published log.
     """
     keys = HeaderKeys(model.metadata)
-    kind = model.metadata.text("clip.vision.projector_type")
-    kind = kind or model.metadata.text("clip.projector_type") or ""
+    kind = _projector_kind(model)
     width, hidden, side, patch, merge = (
         keys.integer(f"vision.{name}")
         for name in (
@@ -182,6 +222,8 @@ def _beside(path: Path, check: Check) -> Iterator[Attachment]:
 def _goes_with(one: Attachment, header: Header) -> bool:
     if one.kind == "lora":
         return not _strange(one, header)
+    if one.kind == "projector":
+        return one.width in (None, header.embedding)
     if one.h is None:
         return True
     draft = one.h.llama_cpp
@@ -200,6 +242,11 @@ def check_together(header: Header, attached: Sequence[Attachment]) -> None:
     for one in attached:
         if one.kind == "lora" and (strange := _strange(one, header)):
             raise PlanError(f"the adapter {quoted(one.path.name)} is of another model: {strange}")
+        if one.kind == "projector" and one.width not in (None, header.embedding):
+            raise PlanError(
+                f"the projector {quoted(one.path.name)} is made for a model of width {one.width}, "
+                f"and this one has {header.embedding}"
+            )
 
 
 def _strange(one: Attachment, header: Header) -> str:

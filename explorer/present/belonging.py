@@ -13,13 +13,12 @@ from explorer.formats import open_model
 from explorer.formats.attachments import is_importance_matrix
 from explorer.formats.model import Model
 from explorer.parallel import Check, never
-from explorer.planner.attachments import models_beside
+from explorer.planner.attachments import models_beside, projected_width
 from explorer.present.model import kind_of
 from explorer.sources import Address
 from explorer.text import counted, plain_text, shorten
 
 _LONGEST: Final = 60  # characters of a file's name
-_PROJECTING: Final = ("mm.", "resampler.", "a.mm")
 _TOKENS: Final = "tokenizer.ggml.tokens"
 _COMPONENTS: Final = {
     "clip": "A projector (mmproj): it lets a language model see pictures or hear sound",
@@ -112,8 +111,8 @@ def _pairing(model: Model) -> tuple[str, Page, Pairing] | None:
         )
     component = _COMPONENTS.get(model.architecture or "")
     if component is not None:
-        sides = _projected(model)
-        return component, "planner", lambda one: not sides or _width(one) in sides
+        width = projected_width(model)
+        return component, "planner", lambda one: width in (None, _width(one))
     tokens = _tokens(model)
     if len(model.tensors) or not tokens:
         return None
@@ -128,13 +127,6 @@ def _names(model: Model) -> set[str]:
 def _tokens(model: Model) -> int:
     entry = model.metadata.entry(_TOKENS)
     return 0 if entry is None else entry.length or 0
-
-
-def _projected(model: Model) -> set[int]:
-    """Return the sides of a projector's last matrices, of which one is as wide as its model."""
-    columns = model.tensors.columns
-    named = zip(columns.names, columns.shapes, strict=True)
-    return {side for name, shape in named if name.startswith(_PROJECTING) for side in shape}
 
 
 def _width(model: Model) -> int:

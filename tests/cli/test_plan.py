@@ -449,6 +449,12 @@ def test_a_projector_is_counted(tmp_path: Path, model: Path, capsys: Capture) ->
     record = run_json(capsys, *options, "--projector", projector)
     assert record["devices"][0]["projector"] == 1 << 20
     assert record["vram_total"] == without["vram_total"] + (1 << 20)
+    GgufFile(
+        keys=[("general.architecture", STRING, "clip")],
+        tensors=[TensorSpec("mm.2.weight", (8, 48), 0, bytes(4 * 8 * 48))],
+    ).write(projector)
+    assert main(["plan", *map(str, options), "--projector", str(projector)]) == 1
+    assert "is made for a model of width 48, and this one has" in capsys.readouterr().err
 
 
 def test_explain_prints_formulas(model: Path, capsys: Capture) -> None:

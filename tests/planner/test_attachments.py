@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -96,6 +97,34 @@ def test_a_projector_is_counted_with_its_weights_and_its_buffer(folder: Path) ->
     assert gpu.projector == one.nbytes + high
     assert gpu.total == planned(folder).gpus[0].total + gpu.projector
     assert any("its largest picture" in note for note in planned(folder, one).notes)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "dims", "width"),
+    [
+        ("gemma3", "mm.input_projection.weight", (2560, 1152), 2560),
+        ("gemma3", "mm.input_projection.weight", (4096, 1152), 4096),
+        ("mlp", "mm.2.weight", (1024, 4096), 4096),
+        ("qwen3vl_merger", "mm.2.weight", (4608, 2048), 2048),
+        ("mlp", "mm.2.weight", (4096,), None),
+        ("unheard-of", "mm.2.weight", (1024, 4096), None),
+    ],
+)
+def test_a_projector_goes_with_a_model_of_its_width(
+    folder: Path, kind: str, name: str, dims: tuple[int, ...], width: int | None
+) -> None:
+    keys = [("general.architecture", STRING, "clip"), ("clip.projector_type", STRING, kind)]
+    tensor = TensorSpec(name, dims, 0, bytes(4 * math.prod(dims)))
+    path = GgufFile(keys=keys, tensors=[tensor]).write(folder / "mmproj.gguf")
+    one = read_attachment(path)
+    assert one.width == width
+    goes = width in (None, 4096)
+    assert goes == any(one == other for other in propose(folder / "model.gguf", header(folder)))
+    if goes:
+        planned(folder, one)
+    else:
+        with pytest.raises(PlanError, match=f"made for a model of width {width}, and this one has"):
+            planned(folder, one)
 
 
 def test_a_projector_of_another_kind_has_a_wide_range(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from PySide6 import QtWidgets
 from PySide6.QtCore import QSignalBlocker, Qt
 
 from explorer.errors import PlanError
-from explorer.planner.attachments import Attachment, propose, read_attachment
+from explorer.planner.attachments import Attachment, check_together, propose, read_attachment
 from explorer.qt.jobs import Job, JobSlot
 from explorer.qt.planner.fields import CalmComboBox, buddy_label, fill, push_button
 from explorer.qt.planner.state import CurrentPlan, PlannedModel, PlannerState
@@ -136,9 +136,10 @@ class AttachmentsBox(QtWidgets.QWidget):
             is_added = one in attached
             kind, size = _NAMES[one.kind], bytes_text(one.nbytes)
             act = "Remove" if is_added else "Add"
-            button = push_button(
-                holder, f"{'✕' if is_added else '+'} {_name(one)}", f"{act} the {kind} ({size})"
-            )
+            tip = f"{act} the {kind} ({size})"
+            if one.kind == "projector" and one.width is None:
+                tip += ": not known whether it fits"
+            button = push_button(holder, f"{'✕' if is_added else '+'} {_name(one)}", tip)
             button.setAccessibleName(f"{act} {kind} {_name(one)}")
             button.clicked.connect(partial(self._remove if is_added else self._add, one))
             buttons.append(button)
@@ -192,13 +193,18 @@ class AttachmentsBox(QtWidgets.QWidget):
             self.add_path(Path(name))
 
     def add_path(self, path: Path) -> None:
-        """Read a file in a worker, and add it."""
+        """Read a file in a worker, and add it if it goes with the model."""
+        model = self._current.model
+        header = None if model is None else model.h.llama_cpp
 
         def read(_job: Job) -> Attachment | PlanError:
             try:
-                return read_attachment(path)
+                found = read_attachment(path)
+                if header is not None and not isinstance(header, str):
+                    check_together(header, [found])
             except PlanError as error:
                 return error
+            return found
 
         def done(found: Attachment | PlanError) -> None:
             if isinstance(found, PlanError):

@@ -13,6 +13,7 @@ from pytestqt.qtbot import QtBot
 from explorer.qt.document import Document
 from explorer.qt.planner.attachments import AttachmentsBox
 from explorer.quantization import TENSOR_TYPES
+from tests.helpers.gguf_writer import STRING, GgufFile, TensorSpec
 from tests.helpers.services import RecordingServices
 from tests.helpers.small_gguf import SmallGguf
 from tests.helpers.sparse_models import Shape
@@ -50,6 +51,7 @@ def _choices(box: AttachmentsBox) -> list[str]:
 def test_a_click_adds_what_lies_beside_the_model_and_another_removes_it(panel: Panel) -> None:
     box, qtbot = panel.body.attachments, panel.qtbot
     qtbot.waitUntil(lambda: _texts(box) == ["+ mmproj.gguf", "+ style.gguf"])
+    assert box.buttons[0].toolTip().endswith(": not known whether it fits")
     before = panel.state.current.plan.total
     box.buttons[0].click()
     panel.settle()
@@ -125,6 +127,17 @@ def test_a_file_that_is_something_else_is_refused(
     panel.qtbot.waitUntil(lambda: bool(refused or panel.failures))
     assert not panel.state.inputs.attached
     panel.failures.clear()
+
+
+def test_a_projector_of_a_model_of_another_width_is_refused(panel: Panel, tmp_path: Path) -> None:
+    wide = TensorSpec("mm.2.weight", (8, 48), 0, bytes(4 * 8 * 48))
+    clip = GgufFile(keys=[("general.architecture", STRING, "clip")], tensors=[wide])
+    refused: list[object] = []
+    panel.state.refused.connect(refused.append)
+    panel.body.attachments.add_path(clip.write(tmp_path / "wide.gguf"))
+    panel.qtbot.waitUntil(lambda: bool(refused))
+    assert "is made for a model of width 48, and this one has 4096" in str(refused[0])
+    assert not panel.state.inputs.attached
 
 
 def test_other_engines_load_nothing_beside_it(panel: Panel) -> None:
