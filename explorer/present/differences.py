@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any, Final
 
 from explorer.analysis.columns import RoleSums
@@ -221,13 +222,15 @@ class Comparison:
         return replace(self, errors=errors)
 
     def with_measured(self, found: Sequence[Quality]) -> Comparison:
-        """Add what others measured of A and of B; of several runs the last counts."""
-        sides = [
-            next((one for one in reversed(found) if one.is_of(model.path, kind)), None)
-            for model in self.found.models
-            for kind in (describe(model).file_type,)
-        ]
-        return replace(self, measured=(sides[0], sides[1]))
+        """Add what others measured of A and of B; of several runs the last that says a figure."""
+
+        def of(model: Model) -> Quality | None:
+            kind = describe(model).file_type
+            runs = [one for one in found if one.is_of(model.path, kind)]
+            return reduce(Quality.corrected, runs) if runs else None
+
+        one, other = self.found.models
+        return replace(self, measured=(of(one), of(other)))
 
     @property
     def headline(self) -> str:
@@ -269,9 +272,11 @@ def size_rows(comparison: Comparison) -> Iterator[SizeRow]:
         a, b = (None if side is None else getattr(side, name) for side in metrics)
         yield SizeRow(name, f"{column.title}, matrices", column.kind, (a, b), _BETTER[name])
     for name, label, kind, better in QUALITY:
-        a, b = (None if side is None else side.figures.get(name) for side in comparison.measured)
+        figures = [{} if side is None else side.figures for side in comparison.measured]
+        a, b = (side.get(name) for side in figures)
         if (a, b) != (None, None):
-            yield SizeRow(name, label, kind, (a, b), better)
+            within = [max(0.0, side.get(f"{name}_error", 0.0)) for side in figures]
+            yield SizeRow(name, label, kind, (a, b), better, (within[0], within[1]))
     for name, kind, value in rows:
         label = "Size of files" if name == "file_bytes" else FACTS[facts.get(name, name)].title
         yield SizeRow(name, label, kind, (value(one), value(other)))

@@ -139,3 +139,9 @@ def test_any_bytes(tmp_path_factory: pytest.TempPathFactory, data: bytes, table:
     except FormatError:
         return
     assert all(one.figures for one in found)
+
+
+def test_a_later_run_wins_only_for_what_it_says() -> None:
+    first = Quality("m.txt", {"perplexity": 9.0, "perplexity_error": 0.1, "divergence": 0.02})
+    later = Quality("m.csv", {"perplexity": 8.0})
+    assert first.corrected(later) == Quality("m.csv", {"perplexity": 8.0, "divergence": 0.02})

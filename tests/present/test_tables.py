@@ -15,9 +15,11 @@ import pytest
 
 import explorer.present.tables as package
 from explorer.cli import output
+from explorer.present.tables.differences import SizeRow
 from explorer.present.tables.table import (
     BITS,
     BYTES,
+    FIGURE,
     LAYERS,
     LIST,
     SHAPE,
@@ -132,3 +134,21 @@ def name_of(called: ast.expr) -> list[str]:
     """Return the name of what is called, also where it is given a type."""
     plain = called.value if isinstance(called, ast.Subscript) else called
     return [getattr(plain, "id", "")]
+
+
+@pytest.mark.parametrize(
+    ("values", "errors", "said"),
+    [
+        ((9.81234, 9.9), (0.0714, 0.0700), ("9.812 ± 0.071", "9.900 ± 0.070", "within the error")),
+        ((9.81234, 9.5), (0.0714, 0.0), ("9.812 ± 0.071", "9.500", "better")),
+        ((15.919427, 20.0), (0.295934, 12.4), ("15.92 ± 0.30", "20 ± 12", "within the error")),
+        ((9.0, 9.1), (0.0, 0.0), ("9.000", "9.100", "worse")),
+    ],
+)
+def test_a_difference_within_the_errors_is_no_gain(
+    values: tuple[float, float], errors: tuple[float, float], said: tuple[str, str, str]
+) -> None:
+    row = SizeRow("perplexity", "Perplexity", FIGURE, values, -1, errors)
+    assert (row.text(0), row.text(1)) == said[:2]
+    assert row.difference.partition(" ")[2] == said[2]
+    assert bool(row.tone) == (said[2] != "within the error")

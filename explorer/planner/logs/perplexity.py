@@ -76,6 +76,15 @@ class Quality:
         alone = kind and re.search(rf"(?<![a-z0-9_]){kind}(?![a-z0-9_])", name)
         return path.stem.casefold() in name or bool(alone)
 
+    def corrected(self, later: Quality) -> Quality:
+        """Return it with what another run says in place of its own; the rest stays."""
+        kept = {
+            name: value
+            for name, value in self.figures.items()
+            if name.removesuffix("_error") not in later.figures
+        }
+        return Quality(later.model, kept | dict(later.figures))
+
 
 def read_quality(path: Path) -> Sequence[Quality]:
     """Read the output of `llama-perplexity`, or a CSV; for a worker.

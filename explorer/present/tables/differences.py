@@ -28,7 +28,7 @@ from explorer.present.tables.table import (
     Kind,
     Table,
 )
-from explorer.text import digits_text, integer_text, percent_text, signed_text
+from explorer.text import digits_text, fixed_text, integer_text, percent_text, signed_text
 
 AnyErrors: TypeAlias = ErrorMetrics | SummedErrors
 """Errors of weights together, measured at once or added up."""
@@ -78,6 +78,7 @@ class SizeRow:
 
     Attributes:
         better: Whether more of it is better (1), or less (-1); 0 if that cannot be said.
+        errors: How uncertain each is (±); 0 where that is not known.
     """
 
     name: str
@@ -85,11 +86,28 @@ class SizeRow:
     kind: Kind
     values: tuple[float | None, float | None]
     better: int = 0
+    errors: tuple[float, float] = (0.0, 0.0)
 
     def text(self, side: int) -> str:
-        """Return the figure of A (0) or of B (1)."""
-        value = self.values[side]
-        return "–" if value is None else self.kind.write(value)
+        """Return the figure of A (0) or of B (1), with its uncertainty."""
+        value, error = self.values[side], self.errors[side]
+        if value is None:
+            return "–"
+        if not error:
+            return self.kind.write(value)
+        within = digits_text(error, 2)
+        places = len(within.partition(".")[2])
+        plain = "e" not in within and abs(value) < _MOST_PLAIN
+        text = fixed_text(value, places) if plain else self.kind.write(value)
+        return f"{text} ± {within}"
+
+    @property
+    def _gain(self) -> float:
+        """What B is better by; 0 within the errors of both, and where it is not known."""
+        one, other = self.values
+        if one is None or other is None:
+            return 0.0
+        return (other - one) * self.better if abs(other - one) > sum(self.errors) else 0.0
 
     @property
     def difference(self) -> str:
@@ -99,15 +117,18 @@ class SizeRow:
             return ""
         by = other - one
         share = f" ({signed_text(by / one, percent_text)})" if one and not self.better else ""
-        return signed_text(by, self.kind.write) + share + _better_or_worse(by * self.better)
+        verdict = _better_or_worse(self._gain)
+        if abs(by) <= sum(self.errors):
+            verdict = " within the error"
+        return signed_text(by, self.kind.write) + share + verdict
 
     @property
     def tone(self) -> str:
         """Whether B is better than A, or worse."""
-        one, other = self.values
-        return "" if one is None or other is None else _tone((other - one) * self.better)
+        return _tone(self._gain)
 
 
+_MOST_PLAIN: Final = 1e7  # what is written with all digits before the point
 _A: Final = "The first model."
 _B: Final = "The second model."
 

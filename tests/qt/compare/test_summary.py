@@ -176,6 +176,12 @@ def test_what_others_measured_stands_beside_the_errors(
         "Mean KL divergence: less is better",
     ]
     assert [point.y for point in view.chart.points] == [6.5, 6.25]
+    table.write_text(f"model,ppl\n{one},6\n")  # says nothing of the divergence, nor of B
+    view.add_measured_of(table)
+    page.settle()
+    rows = {row.name: row for row in view.pages.sizes.table.items}
+    assert rows["perplexity"].values == (6.0, 6.25)
+    assert rows["divergence"].values == (0.02, 0.01)
 
 
 def test_only_what_has_the_measure_is_drawn(page: Page, documents: list[Document]) -> None:
