@@ -57,8 +57,8 @@ DISTANCE: Final = (
     "They do not say which of them is better."
 )
 LOSS: Final = (
-    "Each model is compared with the original, so these figures are a loss: the smaller one is "
-    "nearer to the original."
+    "Each model is compared with the original, so these figures are a loss: the model with the "
+    "smaller RMSE and the larger SQNR is nearer to the original."
 )
 NOT_READ: Final = (
     "Only the headers were compared. Equal headers do not mean equal weights. The errors say that."
@@ -234,10 +234,12 @@ class Comparison:
 
     @property
     def headline(self) -> str:
-        """What B takes and loses beside A, and where."""
+        """What B takes and loses beside A, and where; first, if they have nothing in common."""
         errors = self.errors or Errors(None, ({}, {}), (None, None), (None, None))
         both = zip("AB", self.found.models, errors.sides, errors.matrices, strict=True)
-        return headline(*(Side.of(*one) for one in both))
+        apart = {"added", "gone"} == {tensor.kind for tensor in self.found.tensors}
+        first = "A and B have no tensor in common. " if apart else ""
+        return first + headline(*(Side.of(*one) for one in both))
 
     @property
     def is_planned(self) -> bool:

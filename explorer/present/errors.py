@@ -89,6 +89,7 @@ class Side:
 
 _HALF: Final = 0.475, 0.525
 _MOST: Final = 0.5
+_STANDS_OUT: Final = 1.2  # times the share of an even split
 
 
 def headline(one: Side, other: Side) -> str:
@@ -104,11 +105,11 @@ def headline(one: Side, other: Side) -> str:
             for role, nbytes in one.role_bytes.items()
             if role in other.role_bytes
         }
-        return f"{text}{_where(more)}."
+        return f"{text}{_where(more, 'difference in size')}."
     loss, before, figure = other.loss, one.loss, FIGURES["relative_rmse"]
     if loss is None or before is None:  # of one, against the other
         text += f" and differs from it by {figure.write(known[0].loss)} (relative RMSE)"
-        return f"{text}{_where(known[0].squares)}."
+        return f"{text}{_where(known[0].squares, 'error')}."
     if loss == before:
         return f"{text}, with the same error."
     ratio = loss / before if before else math.inf
@@ -119,20 +120,24 @@ def headline(one: Side, other: Side) -> str:
         words = "halves the error"
     sign = 1 if loss > before else -1
     parts = [role for role in one.squares if role in other.squares]
-    where = _where({role: sign * (other.squares[role] - one.squares[role]) for role in parts})
+    apart = {role: sign * (other.squares[role] - one.squares[role]) for role in parts}
+    where = _where(apart, "difference in error")
     both = f"{figure.write(loss)} instead of {figure.write(before)} relative RMSE"
     return f"{text} and {words} ({both}){where}."
 
 
-def _where(parts: Mapping[str, float]) -> str:
-    """Return which role has most of a sum, or the largest part of it; "" if none has any."""
+def _where(parts: Mapping[str, float], whole: str) -> str:
+    """Return which role has most of a sum, or the largest part of it; "" if none stands out."""
     total = math.fsum(parts.values())
     role = max(parts, key=parts.__getitem__, default="")
-    if not total > 0 or not parts[role] > 0 or len(parts) < 2:
+    sharing = sum(part > 0 for part in parts.values())
+    if not total > 0 or not sharing or len(parts) < 2:
         return ""
     share = min(1.0, parts[role] / total)
+    if sharing > 1 and share <= _STANDS_OUT / sharing:
+        return ""
     part = "most" if share > _MOST else percent_text(share)
-    return f"; {part} of it in {plain_text(role)}"
+    return f"; {part} of the {whole} is in {plain_text(role)}"
 
 
 def rounding_notes(type_names: Iterable[str]) -> list[str]:

@@ -161,3 +161,13 @@ def test_what_others_measured(paths: tuple[str, str, str], tmp_path: Path, capsy
     }
     assert main(["diff", one, other, "--measured", str(table)]) == 0
     assert "Perplexity, measured elsewhere" in capsys.readouterr().out
+
+
+def test_models_with_nothing_in_common(tmp_path: Path, capsys: Capture) -> None:
+    names = "blk.0.ffn_up.weight", "blk.7.ffn_down.weight"
+    files = [
+        str(write_gguf(tmp_path / f"{place}.gguf", "llama", arrays_of({name: (32, 64)})))
+        for place, name in enumerate(names)
+    ]
+    first = run_json(capsys, *files)["summary"][0]
+    assert first == "A and B have no tensor in common. B is as large as A."

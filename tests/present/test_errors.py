@@ -55,31 +55,32 @@ def _side(
 @pytest.mark.parametrize(
     ("one", "other", "said"),
     [
-        (
-            _side("A", 100),
-            _side("B", 150),
-            "B is 50.0 MiB (50.0 %) larger than A; 50.0 % of it in up.",
-        ),
+        (_side("A", 100), _side("B", 150), "B is 50.0 MiB (50.0 %) larger than A."),
         (_side("A", 100), _side("B", 100), "B is as large as A."),
+        (  # no role stands out
+            _side("A", 100),
+            _side("B", 50, {"up": 3.3, "down": 2.7, "k": 3.0}, 0.25),
+            "B is 50.0 MiB (50.0 %) smaller than A and differs from it by 25.00 % (relative RMSE).",
+        ),
         # B against A
         (
             _side("A", 100),
             _side("B", 50, {"up": 3.0, "down": 1.0}, 0.25),
             "B is 50.0 MiB (50.0 %) smaller than A and differs from it by 25.00 % (relative RMSE); "
-            "most of it in up.",
+            "most of the error is in up.",
         ),
         # both against the original
         (
             _side("A", 100, {"up": 4.0, "down": 4.0}, 0.1),
             _side("B", 150, {"up": 4.0, "down": 1.0}, 0.05),
             "B is 50.0 MiB (50.0 %) larger than A and halves the error (5.000 % instead of 10.00 % "
-            "relative RMSE); most of it in down.",
+            "relative RMSE); most of the difference in error is in down.",
         ),
         (
             _side("A", 100, {"up": 1.0, "k": 1.0, "v": 1.0}, 0.1),
-            _side("B", 50, {"up": 2.0, "k": 2.4, "v": 2.0}, 0.15),
+            _side("B", 50, {"up": 2.0, "k": 2.6, "v": 2.0}, 0.15),
             "B is 50.0 MiB (50.0 %) smaller than A and has 50.0 % more error (15.00 % instead of "
-            "10.00 % relative RMSE); 41.2 % of it in k.",
+            "10.00 % relative RMSE); 44.4 % of the difference in error is in k.",
         ),
         (
             _side("A", 100, {}, 0.1),
