@@ -51,13 +51,16 @@ class MemoryBars(Chart[Place]):
 
     Signals:
         figure_chosen: A part was clicked or entered; the name of its figure.
+        height_changed: Another height is needed.
     """
 
     figure_chosen = Signal(str)
+    height_changed = Signal()
 
     def __init__(self, explain: Callable[[str], str], parent: QWidget) -> None:
         super().__init__("Memory of each device", picture_text("bars"), parent)
         self.bars: tuple[plan_texts.Bar, ...] = ()
+        self._key_lines = 1
         self.current = (0, 0)
         self.explain = explain
         for way in (self.chosen, self.opened):
@@ -65,15 +68,21 @@ class MemoryBars(Chart[Place]):
 
     def show_bars(self, bars: tuple[plan_texts.Bar, ...]) -> None:
         """Show other bars; painted in the next frame."""
-        resized = len(bars) != len(self.bars)
-        self.bars = bars
-        if resized:
+        if len(bars) != len(self.bars):
             self.current = (0, 0)
-            self.updateGeometry()
-            self.setMinimumHeight(self.sizeHint().height())
+        self.bars = bars
+        self._fit_height()
         # formulas take longer than all the rest
         self.setAccessibleDescription(self.describe(self.current) if self.hasFocus() else "")
         self.update()
+
+    def _fit_height(self) -> None:
+        self._key_lines = self._count_lines()
+        height = self.sizeHint().height()
+        if height != self.minimumHeight():
+            self.updateGeometry()
+            self.setMinimumHeight(height)
+            self.height_changed.emit()
 
     def sentence(self) -> str:
         said = []
@@ -140,35 +149,47 @@ class MemoryBars(Chart[Place]):
 
     def row_height(self) -> int:
         """Return the pixels of a bar with its title and its key."""
-        return 2 * self._line + _BAR + 2 * Space.TIGHT + Space.WIDE
+        return (1 + self._key_lines) * self._line + _BAR + 2 * Space.TIGHT + Space.WIDE
 
     def _bar_area(self, row: int, width: int) -> QRectF:
         top = _PAD + row * self.row_height() + self._line + Space.TIGHT
         return QRectF(0, top, max(1, width), _BAR)
 
+    def _key(
+        self, bar: plan_texts.Bar, width: int
+    ) -> Iterator[tuple[int, float, plan_texts.MemoryPart, str]]:
+        """Yield line, start, part and its bytes of what a bar's key names, wrapped at a width."""
+        metrics, line, x = self.fontMetrics(), 0, 0.0
+        for part in bar.parts:
+            if not part.nbytes or part.kind in _NOT_NAMED:
+                continue
+            size = bytes_text(part.nbytes)
+            needed = _SWATCH + Space.TIGHT + metrics.horizontalAdvance(f"{part.kind.label} {size}")
+            if x and x + needed > width:
+                line, x = line + 1, 0.0
+            yield line, x, part, size
+            x += needed + Space.GROUP
+
+    def _count_lines(self) -> int:
+        """Return the lines of the longest key; a saved picture has as many."""
+        width = min(self.width(), _PICTURE_WIDTH)
+        return 1 + max((one[0] for bar in self.bars for one in self._key(bar, width)), default=0)
+
     def _paint_key(
         self, painter: QtGui.QPainter, bar: plan_texts.Bar, area: QRectF, colours: PlotColours
     ) -> None:
-        """Name what a bar holds, with its bytes where there is room for them."""
-        parts = [part for part in bar.parts if part.nbytes and part.kind not in _NOT_NAMED]
-        metrics, gap = painter.fontMetrics(), _SWATCH + Space.TIGHT + Space.GROUP
-        blank = metrics.horizontalAdvance(" ")
-        names = [(part.kind.label, bytes_text(part.nbytes)) for part in parts]
-        widths = [[metrics.horizontalAdvance(text) for text in pair] for pair in names]
-        fits = sum(gap + name + blank + size for name, size in widths) - Space.GROUP <= area.width()
-        x, top = area.x(), area.bottom() + Space.TIGHT
-        for part, (name, size), (wide, more) in zip(parts, names, widths, strict=True):
+        """Name what a bar holds, with its bytes."""
+        metrics, below = painter.fontMetrics(), area.bottom() + Space.TIGHT
+        for line, start, part, size in self._key(bar, round(area.width())):
+            x, top = area.x() + start, below + line * self._line
             swatch = QRectF(x, top + (self._line - _SWATCH) / 2, _SWATCH, _SWATCH)
             fill_kind(painter, swatch, part.kind, colours.raised, colours.text)
             x += _SWATCH + Space.TIGHT
             painter.setPen(colours.text)
-            painter.drawText(QPointF(x, top + metrics.ascent()), name)
-            x += wide
-            if fits:
-                painter.setPen(colours.muted)
-                painter.drawText(QPointF(x + blank, top + metrics.ascent()), size)
-                x += blank + more
-            x += Space.GROUP
+            painter.drawText(QPointF(x, top + metrics.ascent()), part.kind.label)
+            x += metrics.horizontalAdvance(f"{part.kind.label} ")
+            painter.setPen(colours.muted)
+            painter.drawText(QPointF(x, top + metrics.ascent()), size)
 
     def _paint_bar(
         self, painter: QtGui.QPainter, bar: plan_texts.Bar, area: QRectF, colours: PlotColours
@@ -251,6 +272,10 @@ class MemoryBars(Chart[Place]):
 
     def minimumSizeHint(self) -> QSize:
         return QSize(240, self.sizeHint().height())
+
+    def resizeEvent(self, event: QtGui.QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit_height()
 
     def mouseMoveEvent(self, event: QtGui.QMouseEvent) -> None:
         super().mouseMoveEvent(event)
@@ -508,6 +533,7 @@ class PlannerPicture(QWidget):
         fill(QVBoxLayout(self), self._scroll, self.strip, spacing=0)
         self.strip.boundary_moved.connect(self._ask_layers)
         self.strip.held.connect(state.hold)
+        self.bars.height_changed.connect(self._fit_bars)
         self.follow(state.current)
 
     def formula_of(self, name: str) -> str:
@@ -524,18 +550,18 @@ class PlannerPicture(QWidget):
         plan = current.plan
         self.setVisible(plan is not None)  # there is nothing to draw of a refusal
         bars = () if plan is None else plan_texts.memory_bars(plan, current.inputs.host)
-        before = len(self.bars.bars)
         self.bars.show_bars(bars)
-        if bars and before != len(bars):
-            hidden = max(0, len(bars) - _SHOWN_BARS)
-            height = self.bars.sizeHint().height() - hidden * self.bars.row_height()
-            self._scroll.setFixedHeight(height)
         if plan is None:
             self.strip.show_layers((), (), 0)
         else:
             can_move = any(one.name == "num_gpu" for one in plan.engine.settings)
             boundary = plan_texts.boundary_of(plan) if can_move else None
             self.strip.show_layers(plan.layers, plan_texts.places(plan), boundary)
+
+    def _fit_bars(self) -> None:
+        hidden = max(0, len(self.bars.bars) - _SHOWN_BARS)
+        height = self.bars.sizeHint().height() - hidden * self.bars.row_height()
+        self._scroll.setFixedHeight(height)
 
     def _ask_layers(self, boundary: int) -> None:
         plan = self._current.plan

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
-from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtCore import QPoint, QPointF, QSize, Qt
 from PySide6.QtGui import QImage, QPainter
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
 from explorer.planner import Device
 from explorer.present.plan import Kind
+from explorer.qt.planner.picture import MemoryBars
 from explorer.qt.widgets.painting import fill_kind, plain_tip
 from tests.qt.planner.plan_models import GIB, Panel, drag
 
@@ -35,6 +36,23 @@ def test_hovering_a_part_shows_bytes_and_formula(panel: Panel) -> None:
     held = plan.gpus[0]
     assert f"({held.weights:,} bytes)" in text
     assert "devices[0].weights = sum(parts)" in text
+
+
+def test_a_key_that_is_too_wide_is_wrapped_with_all_its_numbers(panel: Panel) -> None:
+    panel.assert_shown()
+    bars = MemoryBars(str, panel.view)
+    bars.show_bars(panel.body.picture.bars.bars)
+    named = [part for part in bars.bars[0].parts if part.nbytes]
+    heights = []
+    for width in (900, 200):
+        with bars.sized(QSize(width, bars.height())):
+            heights.append(bars.minimumHeight())
+        rows = list(bars._key(bars.bars[0], width))
+        assert [row[2] for row in rows] == [part for part in named if part.kind is not Kind.FREE]
+        for _, start, part, size in rows:
+            words = f"{part.kind.label} {size}"
+            assert start + bars.fontMetrics().horizontalAdvance(words) <= width
+    assert heights[0] < heights[1]
 
 
 def test_clicking_a_part_shows_why(qtbot: QtBot, panel: Panel) -> None:
