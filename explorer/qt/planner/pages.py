@@ -33,14 +33,7 @@ from explorer.present.tables.plans import (
 )
 from explorer.present.tables.table import Table
 from explorer.qt.jobs import Job, JobSlot
-from explorer.qt.planner.fields import (
-    CalmComboBox,
-    SizeEdit,
-    buddy_label,
-    fill,
-    push_button,
-    scrolled,
-)
+from explorer.qt.planner.fields import CalmComboBox, SizeEdit, buddy_label, fill, push_button
 from explorer.qt.planner.picture import PlannerPicture, SavedPicture
 from explorer.qt.planner.state import CurrentPlan, PlannerState, single_shot
 from explorer.qt.services import Services
@@ -649,7 +642,6 @@ class ExportPage(PlannerPage):
         self._edits: dict[str, QtWidgets.QPlainTextEdit] = {}
         self._labels: dict[str, QtWidgets.QLabel] = {}
         self.copy_buttons: dict[str, QtWidgets.QPushButton] = {}
-        inner = QtWidgets.QWidget(self)
         self._grid = QtWidgets.QGridLayout()
         self._grid.setSpacing(Space.NEAR)
         self._export = PlotExport(app, self)
@@ -668,9 +660,7 @@ class ExportPage(PlannerPage):
         words = "The context menus of tables copy, and save CSV and JSON."
         hint = QtWidgets.QLabel(words, self, wordWrap=True)
         line = fill(QtWidgets.QHBoxLayout(), self.save, (hint, 1))
-        fill(QtWidgets.QVBoxLayout(inner), self._grid, line, margins=LINE).setStretch(0, 1)
-        area = scrolled(inner, "Export")  # where there is little room, texts do not overlap
-        fill(QtWidgets.QVBoxLayout(self), (area, 1))
+        fill(QtWidgets.QVBoxLayout(self), self._grid, line, margins=LINE).setStretch(0, 1)
 
     def text(self, name: str) -> str:
         """Return a text by its name: that of a key of `copy_buttons`."""

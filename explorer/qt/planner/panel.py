@@ -605,7 +605,10 @@ class PlannerBody(QtWidgets.QWidget):
         self.programs = ProgramsPage(state, app, self)
         self.export = ExportPage(state, app, self.picture, self)
         self.use = Parts(state, self, self.export, self.programs)
-        fill(QtWidgets.QVBoxLayout(self.use), (self.export, 1), self.programs)
+        inner = QtWidgets.QWidget(self.use)
+        fill(QtWidgets.QVBoxLayout(inner), (self.export, 1), self.programs)
+        area = scrolled(inner, "Use it")  # where there is little room, nothing overlaps
+        fill(QtWidgets.QVBoxLayout(self.use), (area, 1))
         self.compare = ComparePage(state, app, self)
         self.log = LogPage(state, app, self)
         name, pages = "Pages of the planner", LowTabs(self)
