@@ -35,7 +35,7 @@ from explorer.qt.services import Services
 from explorer.qt.settings import Settings
 from explorer.qt.theme import Space, TextSize, style_text
 from explorer.qt.widgets.building import LINE, NOTE, column, row
-from explorer.qt.widgets.labels import SELECTABLE, ElidedLabel, empty_label, plain_label
+from explorer.qt.widgets.labels import SELECTABLE, ElidedLabel, StatePage, empty_label, plain_label
 from explorer.qt.widgets.segments import SegmentBar
 from explorer.qt.widgets.table_view import FilterBar
 from explorer.qt.widgets.text_view import TextView
@@ -207,8 +207,9 @@ class LibraryWidgets(QtWidgets.QWidget):
         self.splitter.setChildrenCollapsible(False)
         self.empty = EmptyPage(self)
         self._sentence = empty_label(self)
+        self.nothing = StatePage(self)
         self._pages = QtWidgets.QStackedWidget(self)
-        for shown in (self.splitter, self.empty, self._sentence):
+        for shown in (self.splitter, self.empty, self._sentence, self.nothing):
             self._pages.addWidget(shown)
         self.total = ElidedLabel(self)
         self.free_button = QtWidgets.QPushButton(self)
@@ -397,6 +398,8 @@ class LibraryView(LibraryWidgets):
         self.commands.model_chosen.connect(self.show_model)
         self.commands.rescan_requested.connect(self.rescan)
         self.scan_button.clicked.connect(self._toggle_scan)
+        self.nothing.pressed.connect(self.bar.edit.clear)
+        self.nothing.pressed.connect(self.bar.focus)
         self.empty.demo.clicked.connect(self.app.open_demo)
         self.empty.add.clicked.connect(self.commands.ask_folder)
         self.scanner.listed.connect(self._show_listing)
@@ -424,7 +427,7 @@ class LibraryView(LibraryWidgets):
         self.blobs.opened.connect(self.commands.open_file)
         self.blobs.table.selection_moved.connect(self._show_total)
         self.lists.currentChanged.connect(self.refresh_pane)
-        self.lists.currentChanged.connect(self._show_total)
+        self.lists.currentChanged.connect(self._show_state)
 
     @property
     def listed(self) -> list[tuple[Entry, str]]:
@@ -562,7 +565,10 @@ class LibraryView(LibraryWidgets):
         self.scan_button.setText("Stop" if busy else "Rescan")
         self.scan_button.setToolTip("Stop reading" if busy else "Read all stores again (F5)")
         if any(row.children or row.problems or row.store is None for row in self._rows or ()):
-            self.show_page(self.splitter)
+            listed = self.blobs.model if self.shows_blobs else self.model
+            matches = busy or not self.bar.text or listed.rowCount()
+            self.nothing.show_message(f"Nothing matches “{self.bar.text}”.", "", "Clear the filter")
+            self.show_page(self.splitter if matches else self.nothing)
         elif busy or not self._asked:
             self.show_sentence("Looking for downloaded models…")
         elif self._rows is None:
@@ -595,6 +601,7 @@ class LibraryView(LibraryWidgets):
     def free_space(self) -> None:
         """Show the commands that free space; without any, the list of the largest files."""
         removals = self.blobs.removals()
+        self.bar.edit.clear()  # it may hide what they remove
         if removals:
             FreeDialog(removals, lost_text(self.blobs.files, removals), self).open()
         else:

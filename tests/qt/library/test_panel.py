@@ -694,6 +694,20 @@ def test_numbers_filter_models(make_panel: Callable[..., Panel], sized: Place) -
         assert shown == names, words
 
 
+def test_a_filter_that_hides_everything_is_named_and_cleared(panel: Panel) -> None:
+    view = panel.view
+    panel.type("270m70b")
+    assert view.nothing.isVisible()
+    assert view.nothing.heading.text() == "Nothing matches “270m70b”."
+    panel.qtbot.mouseClick(view.nothing.button, Qt.MouseButton.LeftButton)
+    panel.qtbot.waitUntil(lambda: view.tree.isVisible() and not view.bar.text)
+    view.lists.setCurrentWidget(view.blobs)
+    panel.type("270m70b")
+    assert view.nothing.isVisible()
+    view.free_space()
+    panel.qtbot.waitUntil(view.blobs.isVisible)
+
+
 def test_the_commands_that_remove_what_is_nobodys_are_shown_and_copied(
     panel: Panel, store: OllamaStore
 ) -> None:
