@@ -128,7 +128,7 @@ class Chart(QWidget, Generic[Hit]):
 
     @contextmanager
     def sized(self, size: QSize) -> Iterator[None]:
-        """Lay the picture out in another size within; nothing of it is seen."""
+        """Lay the picture out in another size within, if not too small; nothing of it is seen."""
         before = self.size()
         try:
             self._take_size(size)
@@ -137,10 +137,11 @@ class Chart(QWidget, Generic[Hit]):
             self._take_size(before)
 
     def _take_size(self, size: QSize) -> None:
-        before = self.size()
-        self.resize(size)
-        if not self.isVisible():  # Qt would tell it once it is shown
-            self.resizeEvent(QResizeEvent(size, before))
+        for _ in range(2):  # the least height may be another one in this width
+            before = self.size()
+            self.resize(size)
+            if not self.isVisible():  # Qt would tell it once it is shown
+                self.resizeEvent(QResizeEvent(self.size(), before))
 
     def _point_at(self, hit: Hit | None) -> None:
         if hit != self.pointed:

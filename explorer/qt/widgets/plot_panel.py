@@ -139,7 +139,7 @@ class Figure:
 
     Attributes:
         suffix: What the file's name ends in: the format.
-        cm: Width and height on paper, without the caption; None for those of the window.
+        cm: Width and height on paper, the caption included; None for those of the window.
         points: Size of the text; None for that of the window.
         dpi: Dots to the inch of a PNG.
         caption: What stands below; "" for nothing.
@@ -159,9 +159,11 @@ FORMATS: Final = {
     "Data": ".csv",
 }
 
+_COLUMN: Final = 8.5  # cm
+_COLUMN_HEIGHT: Final = 5.5  # at the least: a window is much wider
 _WIDTHS: Final = (  # in cm; a slide of 16 : 9 is 25.4 cm wide
     ("As in the window", 0.0),
-    ("One column, 8.5 cm", 8.5),
+    ("One column, 8.5 cm", _COLUMN),
     ("Two columns, 17.5 cm", 17.5),
     ("Slide, 25.4 cm", 25.4),
 )
@@ -183,6 +185,7 @@ class FigureDialog(QtWidgets.QDialog):
         own = picture.size()
         self._own = own.width() * _CM_PER_INCH / _screen_resolution()
         self._shape = own.height() / max(1, own.width())
+        self._lays_out = isinstance(picture, ThemedPlot | Chart)
         self.format = choice(self, "Format", "", *FORMATS.items())
         self.preset = choice(self, "Size", "", *_WIDTHS)
         self.width_cm = self._number("Width", _CM, " cm")
@@ -239,7 +242,10 @@ class FigureDialog(QtWidgets.QDialog):
         """Propose a size in the shape of the picture, and text that suits it."""
         width = float(self.preset.currentData())
         self.width_cm.setValue(width or self._own)
-        self.height_cm.setValue(self.width_cm.value() * self._shape)
+        height = self.width_cm.value() * self._shape
+        if self._lays_out and width == _COLUMN:
+            height = max(height, _COLUMN_HEIGHT)
+        self.height_cm.setValue(height)
         small = 0 < width < _WIDTHS[-1][1]
         self.points.setValue(_PAPER_POINTS if small else _window_points() * (2 if width else 1))
 
@@ -315,40 +321,51 @@ class _Sheet:
     """A picture with the caption below it, in a size.
 
     It is laid out in logical pixels, of which the window's text is so large that it has the wanted
-    size on paper.
+    size on paper. What needs more room than there is for text of that size is drawn smaller, in
+    its own proportions.
+
+    Attributes:
+        size: Its size in logical pixels, the caption included.
     """
 
     def __init__(self, picture: Picture, figure: Figure) -> None:
         self.picture, self.figure = picture, figure
         self.zoom = 1.0 if figure.points is None else figure.points / _window_points()
-        wanted, own = figure.cm, picture.size()
-        self._inner = own
-        if wanted is not None:
+        own = picture.size()
+        if figure.cm is None:
+            self._below = self._caption_height(own.width(), 1 << 20)
+            self.size = own + QSize(0, self._below)
+        else:
             pixels = _screen_resolution() / _CM_PER_INCH / self.zoom
-            room = QSize(*(max(1, round(length * pixels)) for length in wanted))
-            lays_out = isinstance(picture, ThemedPlot | Chart)
-            keeps = Qt.AspectRatioMode.KeepAspectRatio
-            self._inner = room if lays_out else own.scaled(room, keeps)
-        self._font = text_font(TextSize.CAPTION)
-        self._below = 0
-        if figure.caption:
-            line = QRect(0, 0, max(1, self._inner.width() - 2 * _EDGE), 1 << 20)
-            metrics = QFontMetrics(self._font)
-            needed = metrics.boundingRect(line, _WRAPPED, figure.caption)
-            self._below = needed.height() + 2 * _EDGE
+            self.size = QSize(*(max(2, round(length * pixels)) for length in figure.cm))
+            self._below = self._caption_height(self.size.width(), self.size.height() // 2)
+        room = self.size - QSize(0, self._below)
+        self._laid_out = _layout(picture, room)
+        self._inner = QSizeF(room)
+        if self._laid_out is None:
+            self._inner = QSizeF(own).scaled(QSizeF(room), Qt.AspectRatioMode.KeepAspectRatio)
 
-    @property
-    def size(self) -> QSize:
-        """Its size in logical pixels."""
-        return self._inner + QSize(0, self._below)
+    def _caption_height(self, width: int, most: int) -> int:
+        """Return what the caption takes; its text is made smaller where that is too much."""
+        self._font = text_font(TextSize.CAPTION)
+        if not self.figure.caption:
+            return 0
+        line = QRect(0, 0, max(1, width - 2 * _EDGE), 1 << 20)
+        while True:
+            metrics = QFontMetrics(self._font)
+            needed = metrics.boundingRect(line, _WRAPPED, self.figure.caption).height() + 2 * _EDGE
+            pixels = QFontInfo(self._font).pixelSize()
+            if needed <= most or pixels <= _LEAST_PIXELS:
+                return min(needed, most)
+            self._font.setPixelSize(pixels - 1)
 
     def paint(self, painter: QPainter, scale: float) -> None:
         """Draw it, one logical pixel being `scale` of the painter's."""
-        inner = self._inner
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        area = QRectF(0, 0, inner.width() * scale, inner.height() * scale)
-        if isinstance(self.picture, ThemedPlot | Chart) and inner != self.picture.size():
-            with self.picture.sized(inner):
+        width, height = self._inner.width() * scale, self._inner.height() * scale
+        area = QRectF((self.size.width() * scale - width) / 2, 0, width, height)
+        if self._laid_out is not None and isinstance(self.picture, ThemedPlot | Chart):
+            with self.picture.sized(self._laid_out):
                 self.picture.paint_on_paper(painter, area)
         else:
             self.picture.paint_on_paper(painter, area)
@@ -357,13 +374,32 @@ class _Sheet:
             painter.scale(scale, scale)
             painter.setFont(self._font)
             painter.setPen(PlotColours.on_paper().text)
-            line = QRectF(0, inner.height(), inner.width(), self._below)
+            top = self.size.height() - self._below
+            line = QRectF(0, top, self.size.width(), self._below)
             painter.drawText(
                 line.adjusted(_EDGE, _EDGE, -_EDGE, -_EDGE), _WRAPPED, self.figure.caption
             )
             painter.restore()
 
 
+def _layout(picture: Picture, room: QSize) -> QSize | None:
+    """Return the size to lay a picture out in: the room, or as much more of the same shape.
+
+    None if it cannot be laid out in another size than its own.
+    """
+    if not isinstance(picture, ThemedPlot | Chart) or picture.size() == room:
+        return None
+    for step in range(_MOST_STEPS):
+        size = (QSizeF(room) * _STEP**step).toSize()
+        with picture.sized(size):
+            if picture.size() == size:
+                return size
+    return None
+
+
+_STEP: Final = 1.1
+_MOST_STEPS: Final = 24  # up to 9 times the room
+_LEAST_PIXELS: Final = 6  # of a caption's text
 _EDGE: Final = 8  # pixels around the caption
 _WRAPPED: Final = int(Qt.TextFlag.TextWordWrap | Qt.AlignmentFlag.AlignTop)
 

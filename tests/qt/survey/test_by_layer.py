@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PySide6.QtCore import QPoint, QSize, Qt
+from PySide6.QtCore import QPoint, QRectF, QSize, Qt
+from PySide6.QtGui import QImage, QPainter
 from PySide6.QtTest import QAbstractItemModelTester
 from pytestqt.qtbot import QtBot
 
@@ -22,6 +23,7 @@ from explorer.qt.document import Document
 from explorer.qt.survey.by_layer import ByLayerPage
 from explorer.qt.survey.layer_paint import LayerPicture, layer_grids, ticks
 from explorer.qt.survey.map_paint import Scale
+from explorer.qt.widgets.plot_panel import Figure, PlotExport
 from explorer.qt.widgets.table_model import ItemRole
 from tests.helpers.model_pairs import arrays_of, write_gguf
 from tests.helpers.services import RecordingServices
@@ -255,3 +257,28 @@ def test_a_page_out_of_sight_forgets_the_tensor_of_a_model_that_is_gone(
     qtbot.waitUntil(lambda: view.session.content is not None)
     page.take_units()
     assert page.grid is not None
+
+
+def test_a_narrow_figure_keeps_its_proportions(
+    panel: SurveyPanel, app: RecordingServices, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    panel.survey()
+    lines, drawn = panel.view.by_layer.lines, []
+    own = lines.size()
+    paint = lines.paint_on_paper
+
+    def note(painter: QPainter, area: QRectF) -> None:
+        drawn.append((area.size(), lines.size()))
+        paint(painter, area)
+
+    monkeypatch.setattr(lines, "paint_on_paper", note)
+    path = tmp_path / "narrow.png"
+    PlotExport(app, panel.view).save(lines, path, Figure(".png", (8.5, 5.5), 8.0, 300, "caption"))
+    panel.qtbot.waitUntil(lambda: app.written == [str(path)])
+    ((area, laid_out),) = drawn
+    assert area.width() / area.height() == pytest.approx(
+        laid_out.width() / laid_out.height(), rel=0.01
+    )
+    image = QImage(str(path))
+    assert image.width() / image.height() == pytest.approx(8.5 / 5.5, rel=0.01)
+    assert lines.size() == own
