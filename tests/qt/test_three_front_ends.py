@@ -59,7 +59,7 @@ from explorer.present import differences, tables
 from explorer.present.attachments import EntryRow, UpdateRow
 from explorer.present.engines import EngineRow
 from explorer.present.fits import Target, fit_at, version_at
-from explorer.present.plan import memory_bars
+from explorer.present.plan import memory_bars, remarks
 from explorer.present.plan_export import make_curves
 from explorer.present.quantization import DeclaredLine, DeclaredQuantization
 from explorer.present.recipes import tried
@@ -94,6 +94,7 @@ from explorer.present.tables.plans import (
     INPUTS,
     PLAN_FILE,
     PLANS,
+    REMARKS,
     TERMS,
     PlanRow,
     bars_table,
@@ -412,7 +413,7 @@ def rows_of_tables(reference: Path, quantized: Path) -> Iterator[tuple[str, Tabl
         sets, present = own_sets(one, matrix_rows(one)), present_size(one, range(9))
         seen = RecipeModel.of(one)
         recipes = [recipe_types(seen, name, None) for name in ("Q4_K_M", "IQ1_S")]
-        trials = list(try_recipes(one, present, sets, recipes, lambda _set: None))
+        trials = list(try_recipes(one, present, sets, recipes))
         yield "tried recipes", TRIALS, tried(one, trials, {})
         yield "roles of a recipe", RECIPE_ROLES, trials[0].roles
     yield from rows_of_contents(quantized)
@@ -469,6 +470,7 @@ def rows_of_plans(path: Path) -> Iterator[tuple[str, Table[Any], Any]]:
     yield "layers", layers_table(["A", "B"]), plan.layers
     yield "terms", TERMS, plan.terms
     yield "inputs", INPUTS, list(plan.terms[0].inputs.items())
+    yield "notes", REMARKS, remarks(plan)
     yield "buffers", BUFFERS, by_llama.details.buffers()
     curves = make_curves(h, inputs, {}, lambda: None, 2048)
     yield "curves", curves_table(curves), range(curves.curves[0].contexts.size)
@@ -591,8 +593,7 @@ def test_the_total_error_says_which_tensors_it_counts(
         assert ["All compared tensors, norms and biases included"] in lines
         return
     text = text_of(report("weights", quantized, reference))
-    assert "Over the weights of all matrices the relative RMS error is" in text
-    assert "norms and biases are left out" in text
+    assert "The error is that of all matrices; norms and biases are left out." in text
 
 
 @pytest.mark.parametrize("free", [1, 3, 10], ids=["not", "partly", "fits"])
