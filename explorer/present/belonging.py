@@ -26,9 +26,9 @@ _COMPONENTS: Final = {
 }
 
 _ACTIONS: Final = {
-    "planner": "Plan {} with it",
-    "what_if": "Compare types for {} with it",
-    "compare": "Compare it with {}",
+    "planner": ("Plan ", " with it"),
+    "what_if": ("Compare types for ", " with it"),
+    "compare": ("Compare it with ", ""),
 }
 
 Page: TypeAlias = Literal["planner", "what_if", "compare"]
@@ -64,7 +64,7 @@ class Belonging:
         """The words of the button; empty where no model was found."""
         if not self.models:
             return ""
-        return _ACTIONS[self.page].format(_name(self.models[0]))
+        return _name(self.models[0]).join(_ACTIONS[self.page])
 
 
 def _name(path: Path) -> str:

@@ -149,7 +149,8 @@ class Case:
         elif self.kind == "pictures" and subject is not None:
             self.references.choose(Rounding("Q4_0"))
             partner = self.references.partner_of(subject.row, subject.tensor)
-            pair = SelectedPair(subject.row, subject.name, subject.tensor, "Q4_0", partner)
+            models = self.document.model, "Q4_0"
+            pair = SelectedPair(subject.row, subject.name, subject.tensor, "Q4_0", partner, models)
             reader.show_subject(pair, self.recent)
         else:
             reader.show_subject(subject, self.recent)
