@@ -74,15 +74,20 @@ def setting_of(what: str, engine: Engine) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """Plans of one request with some settings changed."""
+    """Plans of one request with some settings changed, and with all layers asked onto GPUs.
+
+    Attributes:
+        places_all: Whether they are; else layers go where the program puts them by itself.
+    """
 
     request: PlanRequest
     engine: Engine
     check: Check
+    places_all: bool = True
 
     def asking(self, **changes: Any) -> PlanRequest:
-        """Return the request with other settings, and with all layers asked onto GPUs."""
-        if "num_gpu" not in changes:
+        """Return the request with other settings."""
+        if self.places_all and "num_gpu" not in changes:
             changes = self.engine.all_on_gpus(self.request) | changes
         return self.request.asking(**changes)
 
@@ -98,6 +103,11 @@ class _Search:
             return self.engine.all_on_gpus(self.request)
         fits = plan.fully_offloaded and not plan.verdict.short
         return {} if fits else self.engine.all_on_gpus(self.request)
+
+    @property
+    def alone(self) -> _Search:
+        """The same with layers where the program puts them by itself."""
+        return replace(self, places_all=False)
 
     def without_host(self) -> _Search:
         return replace(self, request=replace(self.request, host=None))
@@ -190,9 +200,31 @@ class _Search:
         found = Found(None)
         if self.request.devices:  # other shares of several GPUs may hold more
             found = self.largest("context", self.most_steps, step)
-        if found.value is None and placed:  # on several, the program would lay them out anew
-            return Found(placed // step), whole and len(self.request.devices) < 2
+        if found.value is None and plan is not None and placed:
+            if whole or not plan.gpu_layers:  # on several, the program would lay them out anew
+                return Found(placed // step), whole and len(self.request.devices) < 2
+            return Found(self._longest_alone() or None), False
         return found, True
+
+    def _longest_alone(self) -> int:
+        """Return the largest context in steps that can be asked for; 0 where none can.
+
+        The longer it is, the fewer layers the program puts on GPUs, until main memory is too small.
+        """
+
+        def is_held(value: int) -> bool:
+            try:
+                return not self.alone.plan(context=value * self.engine.context_step).verdict.short
+            except PlanError:
+                return False
+
+        low, high = 0, self.most_steps
+        if is_held(high):
+            return high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if is_held(middle) else (low, middle)
+        return low
 
     def left_open(self) -> Plan | None:
         """Return the plan with the context that the program takes by itself."""
@@ -210,7 +242,10 @@ def _keeps_its_layers(plan: Plan) -> bool:
 
 
 def largest_context(search: _Search) -> Advice:
-    """Return the largest context with all layers on GPUs; where none is, with those that go there.
+    """Return the largest context with all layers on GPUs; where none is, with the CPU's help.
+
+    Then it is the largest that can be asked for without exceeding any memory: the program puts the
+    fewer layers on GPUs the longer it is.
 
     The context that is asked for now changes nothing.
     """
@@ -226,13 +261,12 @@ def largest_context(search: _Search) -> Advice:
     if plan is None or not found.value:
         return Advice("context", None, _NO_GPU if not search.request.devices else _TOO_LITTLE)
     if found.value < most:
-        verdict = plan.verdict
-        limit = (
-            f"more does not fit with {verdict.gpu_layers} of {verdict.total_layers} layers on GPUs"
-        )
+        limit = "main memory holds no more"
+    if plan.gpu_layers:
+        verdict = search.alone.plan(context=found.value * step).verdict
+        limit += f". Then {verdict.gpu_layers} of {verdict.total_layers} layers are on GPUs"
         if verdict.expert_layers:
-            limit += f" and the experts of {verdict.expert_layers} on the CPU"
-        limit = "main memory holds no more" if verdict.on_cpu else limit
+            limit += f", {verdict.part} of {verdict.expert_layers} of them on the CPU"
     return Advice("context", found.value * step, limit)
 
 
@@ -407,7 +441,7 @@ def left_alone(request: PlanRequest, engine: Engine) -> Plan:
 
 
 def context_of(plan: Plan, check: Check = never) -> tuple[int | None, Verdict]:
-    """Return the answer to the question ``"context"``, and the verdict of the layers it holds for.
+    """Return the answer to the question ``"context"``, and the verdict with it.
 
     `plan` is of the same request with any context, or without one. `check` is called before each
     plan; it raises to stop.
@@ -416,9 +450,12 @@ def context_of(plan: Plan, check: Check = never) -> tuple[int | None, Verdict]:
     left_open = plan if plan.request.settings.context is None else search.left_open()
     found, whole = search.context(left_open)
     verdict = plan.verdict if left_open is None else left_open.verdict
+    tokens = (found.value or 0) * plan.engine.context_step or None
+    if tokens and not whole and verdict.gpu_layers:
+        verdict = search.alone.plan(context=tokens).verdict
     if whole and plan.request.devices:
         layers = verdict.total_layers
         verdict = replace(
             verdict, level=Level.FITS, gpu_layers=layers, expert_layers=0, all_on_gpus=True
         )
-    return (found.value or 0) * plan.engine.context_step or None, verdict
+    return tokens, verdict

@@ -501,11 +501,11 @@ def advice_text(advice: Advice) -> str:
         return f"{name}: none. {sentence(limit)}."
     value = integer_text(advice.value) if isinstance(advice.value, int) else advice.value
     also = [
-        f"{setting.title.replace('&', '')} to {advice.also[setting.name]}"
+        f"{setting.title.replace('&', '')} at {advice.also[setting.name]}"
         for setting in SETTINGS
         if advice.also.get(setting.name) is not None
     ]
-    needs = f" Apply also sets, under Advanced, {' and '.join(also)}." if also else ""
+    needs = f" It needs, under Advanced, {' and '.join(also)}." if also else ""
     return f"{name}: {value}. {sentence(limit)}.{needs}"
 
 

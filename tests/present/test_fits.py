@@ -107,20 +107,23 @@ def test_experts_on_the_cpu_do_not_hide_the_largest_context(some_models: list[Pa
     assert not answer.also  # nothing is placed that the answer does not name
 
 
-def test_a_part_of_it_with_the_largest_context_for_these_layers(model: Path) -> None:
-    target = Target((gpu(3.5),), HOST)
+def test_a_part_of_it_with_the_largest_context_that_can_be_asked_for(model: Path) -> None:
+    """Layers go to main memory as the context grows, until that is too small."""
+    target = Target((gpu(3.5),), Host(9 * GIB))
     found = fit_at(model, target)
     assert found.verdict is not None
     layers = found.verdict.gpu_layers
     assert 0 < layers < 33
     assert (found.level, found.text) == (Level.PARTLY, f"partly, {layers} of 33 layers")
+    assert found.context_text.startswith(f"{found.largest_context:,} with ")
     context = found.largest_context
     assert context is not None
     with open_model(model) as opened:
         h = Hyperparameters.from_model(opened)
     for tokens, fits in ((context, True), (context + 256, False)):
-        asked = Settings(num_gpu=layers, context=tokens)
-        plan = LLAMA_CPP.plan(PlanRequest(h, asked, target.devices, HOST, {}))
+        plan = LLAMA_CPP.plan(
+            PlanRequest(h, Settings(context=tokens), target.devices, target.host, {})
+        )
         assert (not plan.verdict.short) == fits
 
 
