@@ -15,6 +15,14 @@ QUANTS: Final = "quants"
 """Stands for the list of a model's quants; without a model, for the library."""
 
 
+_FILLERS: Final = (
+    "a an and any are can could do does for get have i if in is it me much my of on or please run "
+    "see show some that the this to use want will with would you"
+)
+FILLERS: Final = frozenset(_FILLERS.split())
+"""Words of a question that say nothing of what is asked."""
+
+
 class Question(NamedTuple):
     """A question, the name of the page that answers it, and other words for it."""
 
@@ -27,7 +35,8 @@ QUESTIONS: Final = (
     Question(
         "Does this model fit? Largest context, memory",
         "planner",
-        "fit fits run vram ram memory context tokens offload layers command server",
+        "fit fits run runs vram ram memory kv cache smaller context tokens offload layers "
+        "command server how",
     ),
     Question("How fast is it, and why is it slow?", "planner", "speed slow fast tokens/s second"),
     Question(
@@ -57,7 +66,7 @@ QUESTIONS: Final = (
     Question("Which tensors lost most?", "error_tensors", "layer worst tensors error lost most"),
     Question("Which layers lost most?", "error_map", "layer map worst error lost most"),
     Question("What if it had other types?", "what_if", "what if types recipes smaller requantize"),
-    Question("Which tensors stand out?", "survey", "layer outlier tensors map types all"),
+    Question("Which tensors stand out?", "survey", "layer outlier tensors largest biggest map all"),
     Question("Chat template and other metadata", "metadata", "chat template prompt rope license"),
     Question("Tokens of the vocabulary", "vocabulary", "token tokens tokenizer special bos eos"),
 )

@@ -22,7 +22,7 @@ from PySide6.QtWidgets import QDialog, QListView, QStyle, QStyleOptionViewItem, 
 from explorer.errors import FormatError
 from explorer.formats.tensors import natural_key
 from explorer.parallel import Check, checked, never
-from explorer.present.questions import QUESTIONS
+from explorer.present.questions import FILLERS, QUESTIONS
 from explorer.qt.document import Document, layers_of
 from explorer.qt.help.guide import plain_title
 from explorer.qt.jobs import Job, JobRunner, JobSlot
@@ -237,7 +237,8 @@ def search(sources: Sequence[SearchSource], query: str, check: Check = never) ->
     ranked = []
     for number, source in enumerate(sources):
         asked = source.kind is ResultKind.ANSWER
-        for place, page, rest in _matches(source, words, check):
+        telling = [word for word in words if word.strip("?") not in FILLERS] if asked else words
+        for place, page, rest in _matches(source, telling or words, check):
             # people ask in other words than ours, and the words of a question stand in no order
             name = " ".join((*rest[:1], source.searched[place])) if asked else source.names[place]
             ranked.append((*_badness(name, rest), number, place, page))

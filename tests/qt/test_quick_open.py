@@ -75,6 +75,10 @@ class WaitingNames(list[str]):
     ("asked", "page"),
     [
         ("fit", "planner"),
+        ("will it fit?", "planner"),
+        ("how much context", "planner"),
+        ("smaller kv cache", "planner"),
+        ("biggest tensor", "survey"),
         ("speed", "planner"),
         ("why slow", "planner"),
         ("vram", "planner"),
