@@ -177,6 +177,7 @@ class OverviewView(QtWidgets.QScrollArea):
         """Show a model; None says how to open one."""
         if document is not self._document or document is None:
             self._document, self._fit, self._belonging = document, None, None
+            self.verticalScrollBar().setValue(0)
             self._build()
             self._look_what_it_belongs_to()
         self._look_whether_it_fits()
