@@ -47,3 +47,6 @@ FULL_TITLES: Final = PANEL_TITLES | {
 
 WORST_TENSORS: Final = "Worst tensors"
 TYPES: Final = "Types"
+
+OF_A_ALONE: Final = frozenset({"error_map", "error_layers", "errors", "what_if"})
+"""Pages that show errors of A only, where those of A and B against an original are known."""

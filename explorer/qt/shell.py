@@ -35,7 +35,7 @@ from explorer.formats import Severity
 from explorer.present.explanations import picture_text
 from explorer.present.model import gravest, mark
 from explorer.present.tables.facts import FACTS
-from explorer.present.titles import GROUP_TITLES, PANEL_TITLES
+from explorer.present.titles import GROUP_TITLES, OF_A_ALONE, PANEL_TITLES
 from explorer.qt.actions import Actions, offer_references, offer_to_save
 from explorer.qt.document import Document
 from explorer.qt.machine import PlannedMachine
@@ -448,10 +448,14 @@ class Shell(QWidget):
         references, count = self.panels.references, document.facts.parameters
         other, chosen = references.other, references.chosen
         if self.panels.group == "compare" and chosen is not None:
-            if other is not None and other is not chosen:
-                parts = [f"A: {document.title}", *parts[1:], f"B: {other.title}"]
-            name = chosen.title if isinstance(chosen, Document) else chosen.type_name
             way = "compared with" if isinstance(chosen, Document) else "rounded to"
+            if other is not None and other is not chosen:
+                parts[0] = f"A: {document.title}"
+                if self.panels.page not in OF_A_ALONE:
+                    parts.append(f"B: {other.title}")
+                elif isinstance(chosen, Document):
+                    way = "against the original"
+            name = chosen.title if isinstance(chosen, Document) else chosen.type_name
             parts.append(f"{way} {name}")
         if self.panels.page not in {"weights", "errors"} and count:
             parts.append(f"n = {count_text(count)} weights")

@@ -348,6 +348,26 @@ def test_a_model_is_opened_to_compare_the_current_one_with(
     wait_idle(qtbot, window)
 
 
+def test_pages_of_a_alone_say_so(
+    qtbot: QtBot, window: MainWindow, small_path: Path, tmp_path: Path
+) -> None:
+    names = "second.gguf", "original.gguf"
+    window.open_paths([shutil.copy(small_path, tmp_path / name) for name in names])
+    qtbot.waitUntil(lambda: len(window.documents) == 3)
+    references = window.panels.references
+    second, original = (one for one in window.documents if one is not references.document)
+    references.choose_other(second)
+    references.choose(original)
+    for page, alone in (("error_map", True), ("compare", False)):
+        window.panels.show_page(page)
+        assert window.panels.bar is not None
+        assert window.panels.bar.scope.isVisibleTo(window) == alone
+        caption = window.shell.picture_caption()
+        assert (f"B: {second.title}" in caption) == (not alone)
+        assert (f"against the original {original.title}" in caption) == alone
+    wait_idle(qtbot, window)
+
+
 def test_quick_open_goes_to_a_tensor_a_key_and_a_model(
     qtbot: QtBot, window: MainWindow, small_path: Path
 ) -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Final
 
 from PySide6 import QtWidgets
+from PySide6.QtGui import QPalette
 
+from explorer.present.titles import OF_A_ALONE
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobSlot
 from explorer.qt.references import (
@@ -22,12 +24,14 @@ from explorer.qt.references import (
 from explorer.qt.services import Services
 from explorer.qt.survey.bar import SurveyBar
 from explorer.qt.survey.session import SurveySession
-from explorer.qt.widgets.building import LINE, column, row
+from explorer.qt.widgets.building import LINE, NOTE, column, row
+from explorer.qt.widgets.labels import plain_label
 from explorer.text import plain_text, shorten
 
 _LONGEST: Final = 24  # letters of a file's name on the button
 _OWN_READING: Final = frozenset({"errors", "what_if"})
 """Pages that read what they show, and say so themselves."""
+_SCOPE: Final = "This page shows A against the original. Summary and Tensors show B, too."
 
 
 class FirstChoice(ModelChoice):
@@ -162,10 +166,21 @@ class CompareBar(QtWidgets.QWidget):
         self.finder = OriginalFinder(self.references)
         self.survey = SurveyBar(session, self)
         choices = (self.first, 2), (self.second, 2), (self.original, 2)
-        column(row(*choices, self.matrix, margins=LINE), self.survey, of=self)
+        self.scope = plain_label(self)
+        self.scope.setText(_SCOPE)
+        self.scope.setForegroundRole(QPalette.ColorRole.PlaceholderText)
+        scope = row((self.scope, 1), margins=NOTE)
+        column(row(*choices, self.matrix, margins=LINE), scope, self.survey, of=self)
         self.setAccessibleName("What is compared")
+        self._page = page
+        self.references.changed.connect(lambda: self._show_scope(self._page()))
 
     def show_for(self, page: str) -> None:
         """Show what a page of the group needs; look for the original."""
         self.survey.setVisible(page not in _OWN_READING)
+        self._show_scope(page)
         self.finder.look()
+
+    def _show_scope(self, page: str) -> None:
+        both = self.references.against_original is not None
+        self.scope.setVisible(both and page in OF_A_ALONE)

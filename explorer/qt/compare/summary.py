@@ -60,7 +60,7 @@ from explorer.qt.survey.session import ComparisonContent, SurveySession, SurveyS
 from explorer.qt.theme import Space, TextSize, ink_of, style_text
 from explorer.qt.what_if.chart import Measure, WhatIfChart, mebibytes_of
 from explorer.qt.widgets.building import LINE, NOTE, column, row
-from explorer.qt.widgets.controls import check, choice, split
+from explorer.qt.widgets.controls import check, choice, picture_buttons, split
 from explorer.qt.widgets.labels import SELECTABLE, ElidedLabel, error_caution, plain_label
 from explorer.qt.widgets.lazy import TabbedPanel
 from explorer.qt.widgets.pages import Phase, Reader, Refusal, Request
@@ -344,7 +344,7 @@ class CompareView(TabbedPanel, Reader[Shown]):
         self._measuring = JobSlot(app.runner, self)
         self._make_controls()
         above = QWidget(self.content)
-        controls = self.measure, self.add_measured, self.save
+        controls = self.measure, *self.picture_buttons, self.add_measured, self.save
         line = row((self.headline, 1), *controls, margins=NOTE, spacing=Space.NEAR)
         column(line, (self.chart, 1), of=above)
         self.tabs = segmented(QTabWidget(self.content), "What changed")
@@ -389,8 +389,11 @@ class CompareView(TabbedPanel, Reader[Shown]):
         self.context.setToolTip(present.MEMORY)
         self.context.setSuffix(" tokens")
         self.context.valueChanged.connect(lambda _: self.load())
-        self.save = QPushButton("Save…", self)
-        self.save.setToolTip("All differences as JSON")
+        self.picture_buttons = picture_buttons(
+            self, lambda: self.export.copy(self.chart), self.ask_picture, place="chart"
+        )
+        self.save = QPushButton("Save all as JSON…", self)
+        self.save.setToolTip("All differences, as gguf-explorer diff --json prints them")
         self.save.clicked.connect(self._ask_save)
 
     # What is compared
@@ -526,7 +529,7 @@ class CompareView(TabbedPanel, Reader[Shown]):
         if before is not None:
             self.measure.setCurrentIndex(offered.index(before))
             self._choose_measure()
-        for part in (self.chart, self.measure):
+        for part in (self.chart, self.measure, *self.picture_buttons):
             part.setVisible(bool(offered))
         self.pages.show(shown)
         self.show_content()

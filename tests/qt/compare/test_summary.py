@@ -146,6 +146,10 @@ def test_recipes_that_were_measured_stand_in_the_chart(
     page.references.note_recipes([recipe])
     page.view.hide()
     page.view.show()
+    saved = []
+    page.view.export.ask = lambda picture, _name: saved.append(picture)  # type: ignore[method-assign]
+    page.view.picture_buttons[1].click()
+    assert saved == [page.view.chart]
     assert [point.line.title for point in page.view.chart.points][2:] == ["Q4_K_M"]
     page.choose(documents[1])  # against another original nothing is known of it
     assert page.references.recipes == ()
