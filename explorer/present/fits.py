@@ -125,6 +125,7 @@ class ModelFit:
         speed: How fast it can be; None if that is not known, or if it does not fit.
         context_layers: What of it is on GPUs with that context, where the verdict has another part
             there: "25 layers"; else empty.
+        planned_context: The tokens that it was planned with; None without a plan.
     """
 
     verdict: Verdict | None
@@ -134,6 +135,7 @@ class ModelFit:
     word: str = ""
     speed: Speed | None = None
     context_layers: str = ""
+    planned_context: int | None = None
 
     @property
     def level(self) -> Level | None:
@@ -223,7 +225,8 @@ def fit_statement(fit: ModelFit, target: Target) -> str:
         return f"It fits main memory{tokens}. There is no GPU."
     if found.level is Level.FITS:
         return f"It fits {names}{tokens}."
-    return f"It fits partly: {fit.part} on {names}{tokens}."
+    asked = f" with {context_text(fit.planned_context)} tokens" if fit.planned_context else ""
+    return f"It fits partly on {names}{asked}: {fit.part}{tokens}."
 
 
 NOTHING_TO_FIT: Final = ModelFit(None, "There is nothing that can be opened.", word="No model")
@@ -317,7 +320,12 @@ def _fit(plan: Plan, target: Target, check: Check) -> ModelFit:
     known = None if isinstance(speed, str) else speed
     layers = _holding(longest)
     layers = "" if found.on_cpu or layers == _holding(found) else layers
-    return ModelFit(found, why, plan.engine.name, context, speed=known, context_layers=layers)
+    return ModelFit(
+        *(found, why, plan.engine.name, context),
+        speed=known,
+        context_layers=layers,
+        planned_context=plan.context_asked,
+    )
 
 
 def _holding(found: Verdict) -> str:
