@@ -429,6 +429,9 @@ def test_programs_stand_side_by_side_with_the_figures_of_each(
         assert sum(parts) == plan.total  # type: ignore[arg-type]
     assert page.model.rowCount() == len(able) < len(ENGINES)
     assert "attention matrix" in page.why.text()
+    panel.view.resize(1290, 560)  # of a low screen
+    panel.settle()
+    assert page.why.geometry().top() >= page.table.geometry().bottom()
     qtmodeltester.check(page.model)
 
     before = _raw(page.model, 0, "kv_cache")
