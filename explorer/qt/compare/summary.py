@@ -344,9 +344,10 @@ class CompareView(TabbedPanel, Reader[Shown]):
         self._measuring = JobSlot(app.runner, self)
         self._make_controls()
         above = QWidget(self.content)
-        controls = self.measure, *self.picture_buttons, self.add_measured, self.save
+        controls = self.add_measured, self.save
         line = row((self.headline, 1), *controls, margins=NOTE, spacing=Space.NEAR)
-        column(line, (self.chart, 1), of=above)
+        below = row(self.measure, 1, *self.picture_buttons, margins=NOTE, spacing=Space.NEAR)
+        column(line, (self.chart, 1), below, of=above)
         self.tabs = segmented(QTabWidget(self.content), "What changed")
         self.splitter = split(self.content, (above, 300), (self.tabs, 260), vertical=True)
         column((self.splitter, 1), of=self.content)
