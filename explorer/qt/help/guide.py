@@ -198,6 +198,7 @@ PANEL_KEYS: Final[Mapping[str, Mapping[str, str]]] = {
         "Tensors: show the tensor": "Enter",
         **_FILTER,
         **_TABLE,
+        **_PLOT,
     },
     "error_map": {**_STOP, **_MAP},
     "error_layers": {**_STOP, **_MAP, **_TABLE},

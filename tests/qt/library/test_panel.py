@@ -593,7 +593,10 @@ def test_the_filter_and_the_order_know_how_models_fit(
     header.setSortIndicator(COLUMN.FITS, Qt.SortOrder.AscendingOrder)
     assert [name.split(".")[0][-5:] for name in shown()] == ["eight", "four", "other"]
     header.setSortIndicator(COLUMN.CONTEXT, Qt.SortOrder.DescendingOrder)
-    assert [name.split(".")[0][-5:] for name in shown()] == ["four", "eight", "other"]
+    assert [name.split(".")[0][-5:] for name in shown()] == ["eight", "four", "other"]
+    longest = [panel.cell(panel.find("Folder", one), COLUMN.CONTEXT) for one in ("eight", "four")]
+    assert " layers" in longest[0]  # main memory holds the rest
+    assert " layers" not in longest[1]
     panel.type("fits:yes")
     panel.view.plan_for(_target(24))  # the list follows when all are worked out
     panel.settle()
