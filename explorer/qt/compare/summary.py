@@ -83,6 +83,8 @@ class Shown:
     """What the page shows, made in a worker; of keys and tensors also what a filter looks in."""
 
     comparison: Comparison
+    headline: str
+    points: Sequence[Line]
     sizes: Sequence[SizeRow]
     roles: Sequence[RoleRow]
     keys: Sequence[KeyRow]
@@ -93,7 +95,19 @@ class Shown:
         """Make the rows of all tables; reads the first elements of arrays."""
         roles, keys = present.role_rows(found), present.key_rows(found)
         words = searched(KEYS, keys), searched(TENSORS, found.found.tensors)
-        return cls(found, list(present.size_rows(found)), roles, keys, words)
+        points, sizes = present.chart_lines(found), list(present.size_rows(found))
+        return cls(found, found.headline, points, sizes, roles, keys, words)
+
+    def of_errors(self, comparison: Comparison) -> Shown:
+        """Return the same with what another comparison of the two knows of errors."""
+        return replace(
+            self,
+            comparison=comparison,
+            headline=comparison.headline,
+            points=present.chart_lines(comparison),
+            sizes=list(present.size_rows(comparison)),
+            roles=present.role_rows(comparison),
+        )
 
     @property
     def found(self) -> Differences:
@@ -122,10 +136,9 @@ def _with_errors(
     measured: Sequence[Quality],
 ) -> Shown:
     """Add what is known of errors, of A and B by role, and what others measured; in a worker."""
-    shown = replace(shown, comparison=shown.comparison.with_measured(measured))
-    found = shown.found
+    comparison, found = shown.comparison.with_measured(measured), shown.found
     if not sides:
-        return _remade(shown, shown.comparison)
+        return shown.of_errors(comparison)
     roles = {
         side.name: tensor.role
         for tensor in found.tensors
@@ -133,13 +146,7 @@ def _with_errors(
         if side is not None
     }
     errors = [side.errors.by_role(side.document.model.tensors.columns, roles) for side in sides]
-    comparison = shown.comparison.with_errors(present.known_errors(original, *errors))
-    return _remade(shown, comparison)
-
-
-def _remade(shown: Shown, comparison: Comparison) -> Shown:
-    sizes, rows = list(present.size_rows(comparison)), present.role_rows(comparison)
-    return replace(shown, comparison=comparison, sizes=sizes, roles=rows)
+    return shown.of_errors(comparison.with_errors(present.known_errors(original, *errors)))
 
 
 class _SignColours(QSyntaxHighlighter):
@@ -518,7 +525,7 @@ class CompareView(TabbedPanel, Reader[Shown]):
         if shown is self._shown:
             return
         self._shown = shown
-        self.headline.setText(shown.comparison.headline)
+        self.headline.setText(shown.headline)
         lines = self._draw(shown)
         # what is not known is not offered, and without any figure there is nothing to draw
         known = {name for line in lines for name in line.given}
@@ -538,7 +545,7 @@ class CompareView(TabbedPanel, Reader[Shown]):
 
     def _draw(self, shown: Shown) -> list[Line]:
         """Draw both models, and recipes as far as *What if?* has measured them."""
-        lines = [*present.chart_lines(shown.comparison), *self._references.recipes]
+        lines = [*shown.points, *self._references.recipes]
         axis = self.chart.measure.axis
         sign = -1 if axis.best > 0 else 1  # the front is of what is small
         heights = [one.figure(axis.figure) for one in lines]
