@@ -12,10 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from explorer.analysis.columns import Source, StatisticsColumns, model_summaries
-from explorer.analysis.errors.compare import Comparison
-from explorer.analysis.errors.models import error_sums
+from explorer.analysis.errors.models import comparison_of, measured
 from explorer.analysis.importance import open_matrix
-from explorer.analysis.matching.pairing import match_models
 from explorer.analysis.survey_cache import CachedSurvey, SurveyCache
 from explorer.analysis.surveys import run_survey
 from explorer.analysis.what_if import pareto_front
@@ -30,7 +28,7 @@ from explorer.present.tables.errors import WEIGHTED
 from explorer.present.tables.survey import FolderRow, folder_table
 from explorer.stores import Entry, Place, StoreKind, read_library
 
-Measure = Callable[[Callable[[int], None]], tuple[dict[str, float], ExplorerError | None]]
+Measure = Callable[[Callable[[int], None]], tuple[Mapping[str, float], ExplorerError | None]]
 """Reads a model, reports weights done, and returns its figures and what could not be read."""
 
 
@@ -70,12 +68,11 @@ def compare_folder(  # noqa: PLR0913 - the options of the command
         unread: list[tuple[int, int]] = []
 
         def measure(model: Model) -> tuple[int, Measure]:
-            matches = match_models(original, model).matches
-            if not matches:
-                raise ExplorerError("has no tensor that matches one of the original", model.path)
-            comparison = Comparison(matches, importance=matrix, models=(original, model))
+            comparison = comparison_of(original, model, matrix)
             unread.append(comparison.unread())
-            return comparison.parameters, lambda report: _errors(comparison, model, workers, report)
+            return comparison.parameters, lambda report: measured(
+                comparison, model, workers, progress=report
+            )
 
         own = {file.path.absolute() for file in original.files}
         entries = [one for one in models_in(Path(folder)) if one.path.absolute() not in own]
@@ -100,14 +97,6 @@ def survey_folder(
         entries, about = models_in(Path(folder)), {"folder": folder}
         source, notes = Source.STATISTICS, [ABOUT_SUMS]
         return _show(stack, entries, measure, source, (), about, notes, files, as_json)
-
-
-def _errors(
-    comparison: Comparison, model: Model, workers: int, report: Callable[[int], None]
-) -> tuple[dict[str, float], ExplorerError | None]:
-    rows = list(comparison.rows(workers, progress=report))
-    damage = next((row.problem for row in rows if row.problem is not None), None)
-    return dict(error_sums(model, rows).matrices.figures), damage
 
 
 def _statistics(

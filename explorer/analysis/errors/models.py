@@ -29,6 +29,31 @@ def error_sums(candidate: Model, rows: Iterable[ComparedRow]) -> Summaries:
     return model_summaries(candidate, None, columns)
 
 
+def comparison_of(original: Model, model: Model, matrix: Model | None = None) -> Comparison:
+    """Return the comparison of a model with the one that it was made of; its results are kept.
+
+    Raises:
+        ExplorerError: They have no tensor in common.
+    """
+    matches = match_models(original, model).matches
+    if not matches:
+        raise ExplorerError("has no tensor that matches one of the original", model.path)
+    return Comparison(matches, importance=matrix, models=(original, model))
+
+
+def measured(
+    comparison: Comparison,
+    model: Model,
+    workers: int,
+    check: Check | None = None,
+    progress: Callable[[int], object] | None = None,
+) -> tuple[Mapping[str, float], ExplorerError | None]:
+    """Return the figures of all matrices of a model, and what could not be read, or None."""
+    rows = list(comparison.rows(workers, check, progress))
+    problem = next((row.problem for row in rows if row.problem is not None), None)
+    return error_sums(model, rows).matrices.figures, problem
+
+
 class ModelErrors:
     """Several models beside their original; a context manager, which closes what it opens.
 
@@ -51,12 +76,11 @@ class ModelErrors:
                 check()
                 try:
                     model = opened.enter_context(open_model(path))
+                    comparison = comparison_of(first, model)
                 except ExplorerError:
-                    continue  # its row says why
-                if matches := match_models(first, model).matches:
-                    comparison = Comparison(matches, models=(first, model))
-                    self.comparisons[place] = model, comparison
-                    self.unread[place] = comparison.unread()
+                    continue  # its row says why, or that nothing is known
+                self.comparisons[place] = model, comparison
+                self.unread[place] = comparison.unread()
             self._opened = opened.pop_all()
 
     def __enter__(self) -> ModelErrors:
@@ -67,7 +91,7 @@ class ModelErrors:
 
     @property
     def known(self) -> list[int]:
-        """The places of those of which nothing is to be read."""
+        """The places of those whose errors are all kept."""
         return [place for place, (weights, _) in self.unread.items() if not weights]
 
     def measure(
@@ -89,8 +113,6 @@ class ModelErrors:
                 if progress is not None:
                     progress(before + now)
 
-            rows = list(comparison.rows(workers, check, report))
+            figures, problem = measured(comparison, model, workers, check, report)
             before += comparison.parameters
-            whole = all(row.problem is None for row in rows)
-            sums = error_sums(model, rows).matrices.figures
-            yield place, sums["relative_rmse"] if whole else float("nan")
+            yield place, figures["relative_rmse"] if problem is None else float("nan")
