@@ -7,6 +7,7 @@ is impossible, too: with the layers that the program puts on GPUs by itself.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -218,13 +219,10 @@ class _Search:
             except PlanError:
                 return False
 
-        low, high = 0, self.most_steps
-        if is_held(high):
-            return high
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if is_held(middle) else (low, middle)
-        return low
+        most = self.most_steps
+        if is_held(most):
+            return most
+        return bisect_left(range(1, most), True, key=lambda value: not is_held(value))
 
     def left_open(self) -> Plan | None:
         """Return the plan with the context that the program takes by itself."""
