@@ -329,8 +329,8 @@ class CachedSurvey(CachedResults[TensorStatistics]):
 class CachedErrors(CachedResults[PairErrors]):
     """Errors by place among pairs, weighted by importance where that is asked for.
 
-    The squares by column, of which errors by any importance follow, have a row of their own. It is
-    read where a matrix is chosen that the errors were not weighted by. So have pictures.
+    Squares by column and pictures have rows of their own. From the squares the errors by any matrix
+    are worked out: they are read where one is chosen that the errors were not weighted by.
 
     Attributes:
         plain: Errors of which the weighted ones are not known, though a matrix has these weights.

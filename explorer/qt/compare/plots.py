@@ -124,8 +124,8 @@ class DensityPlot(ThemedPlot):
     def sentence(self) -> str:
         if self.square is None:
             return ""
-        off = self.square.counts[~np.eye(len(self.square.counts), dtype=bool)]
-        return density_sentence(int(self.square.counts.sum()), int(off.sum()))
+        pairs = int(self.square.counts.sum())
+        return density_sentence(pairs, pairs - int(self.square.counts.trace()))
 
     def pointers(self) -> Sequence[Any]:
         return self._cross

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from PySide6.QtCore import QObject, QPoint, QProcess, Qt, QUrl, Signal, SignalInstance, Slot
-from PySide6.QtGui import QAction, QDesktopServices, QGuiApplication, QKeySequence, QPalette
+from PySide6.QtGui import QAction, QDesktopServices, QKeySequence, QPalette
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QDialog,
@@ -43,7 +43,7 @@ from explorer.qt.machine import PlannedMachine
 from explorer.qt.services import Services
 from explorer.qt.settings import Settings
 from explorer.qt.theme import Space, TextSize, monospace_font, style_text, warning_colour
-from explorer.qt.widgets.building import add_action, column, row, show_menu
+from explorer.qt.widgets.building import add_action, column, copy_text, row, show_menu
 from explorer.qt.widgets.cells import CellParts, RichDelegate
 from explorer.qt.widgets.labels import SELECTABLE, plain_label
 from explorer.qt.widgets.table_model import ItemRole, TableModel
@@ -178,7 +178,7 @@ class FreeDialog(QDialog):
         self._lines = "\n".join(removals)
 
     def _copy(self) -> None:
-        QGuiApplication.clipboard().setText(self._lines)
+        copy_text(self._lines)
         self.copy.setText("Copied")
 
 
@@ -366,7 +366,7 @@ class VersionsDialog(QDialog):
                 if only_known:
                     return found, left
                 weights = sum(size[0] for size in left.values())
-                report = partial(_report_of, job, weights)
+                report = lambda done: job.report(done, weights)  # noqa: E731 - of one expression
                 for at, error in models.measure(left, worker_count(), job.check, report):
                     found[at] = error
                     job.publish(found.copy)
@@ -478,9 +478,7 @@ class VersionsDialog(QDialog):
 
     def copy_commands(self) -> None:
         """Copy the commands that download the selected models, one a line."""
-        commands = self._commands()
-        if commands:
-            QGuiApplication.clipboard().setText("\n".join(commands))
+        copy_text("\n".join(self._commands()))
 
     def _open_selected(self) -> None:
         self._finish([self.choices[place].path for place in self._selected()])
@@ -495,10 +493,6 @@ class VersionsDialog(QDialog):
         copying = [self.table.copy_action, self.table.copy_cell_action, self.table.copy_json_action]
         rest = [self.table.export_action, self.table.sort_action, self.table.columns_action]
         show_menu(self, self.table.viewport().mapToGlobal(place), own, copying, rest)
-
-
-def _report_of(job: Job, total: int, done: int) -> None:
-    job.report(done, total)
 
 
 def _short_name(error: SeveralModelsError) -> str:
@@ -564,8 +558,7 @@ class Commands(QObject):
             values = filter(None, (getattr(row, what, "") for row in self.selected()))
             # escaped, for a terminal runs what is pasted up to a line end
             lines = [plain_text(str(value)) for value in values]
-            if lines:
-                QGuiApplication.clipboard().setText("\n".join(lines))
+            copy_text("\n".join(lines))
 
         return copy
 

@@ -14,7 +14,7 @@ from PySide6.QtGui import QAccessible, QFont, QFontMetricsF, QPainter, QPaintEve
 from explorer.analysis.columns import Floats, Groups, Known, Source
 from explorer.analysis.model_grid import Kind, ModelGrid
 from explorer.present.explanations import picture_text
-from explorer.present.pictures import extremes_sentence, sentence
+from explorer.present.pictures import extremes_sentence
 from explorer.present.survey import OVER_LAYERS, layer_facts
 from explorer.present.tables.survey import METRICS, Metric, metric_named
 from explorer.qt.survey import map_paint
@@ -121,7 +121,8 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
         """Return what the map shows, in words."""
         shown, grid = self._colouring, self._grid
         if not isinstance(shown, map_paint.MetricColouring):
-            return self._types_sentence()
+            painter = self.painter_for(PlotColours.of_palette(self.palette()), self.layout_)
+            return "" if painter is None else painter.legend_text()
 
         def name_of(number: int) -> str:
             cell = grid.cells[number]
@@ -131,10 +132,6 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
             return f"{shown.text(number)} in {role}{layer}"
 
         return extremes_sentence(shown.title, shown.values, name_of)
-
-    def _types_sentence(self) -> str:
-        types = () if self._colouring is None else self._colouring.types
-        return sentence(f"{share.name}: {bytes_text(share.nbytes)}" for share in types)
 
     def cell_place(self, cell: int) -> QRectF:
         return self.layout_.place_of(cell).translated(-self._origin())

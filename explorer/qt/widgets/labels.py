@@ -28,7 +28,7 @@ from PySide6.QtWidgets import (
 
 from explorer.present.explanations import ABOUT_ERRORS
 from explorer.qt.theme import TILE_CORNER, Space, TextSize, ink_of, style_text, warning_colour
-from explorer.qt.widgets.building import NOTE, column, row
+from explorer.qt.widgets.building import NOTE, column, copy_text, row
 from explorer.qt.widgets.painting import type_swatch
 from explorer.text import integer_text, plain_text, shorten
 
@@ -324,7 +324,7 @@ class Message(QFrame):
         self.label.setAccessibleName("Message")
         self.copy = _message_button(self, "Copy details")
         self.copy.setToolTip("Copy the message with all that is known, for a report")
-        self.copy.clicked.connect(lambda: _copy(self.text.details))
+        self.copy.clicked.connect(lambda: copy_text(self.text.details))
         self.dismiss = _message_button(self, "Dismiss")
         self.dismiss.setToolTip("Dismiss this message (Esc)")
         self.dismiss.clicked.connect(self.dismissed)
@@ -390,10 +390,6 @@ def _look_like_links(*buttons: QToolButton) -> None:
         button.setPalette(palette)
 
 
-def _copy(text: str) -> None:
-    QtGui.QGuiApplication.clipboard().setText(text)
-
-
 class MessageBar(QWidget):
     """All messages, one below the other, each until it is dismissed; none replaces another.
 
@@ -411,7 +407,9 @@ class MessageBar(QWidget):
         self._count = plain_label(self)
         self.copy_all = _message_button(self, "Copy all")
         self.copy_all.setToolTip("Copy all messages with all that is known, for a report")
-        self.copy_all.clicked.connect(lambda: _copy("\n\n".join(t.details for t in self._texts())))
+        self.copy_all.clicked.connect(
+            lambda: copy_text("\n\n".join(t.details for t in self._texts()))
+        )
         self.dismiss_all = _message_button(self, "Dismiss all")
         self.dismiss_all.setToolTip("Dismiss all messages, also those not in sight")
         self.dismiss_all.clicked.connect(self.clear)
