@@ -27,7 +27,7 @@ def _guard_overrides(cls: type, /, **options: Any) -> None:
 
     On Python 3.11 one that C raised (``[][1]``) is a message without an exception until something
     catches it. PySide takes the message for the exception, and the process ends: a fault of one
-    panel would take all open models along. See docs/performance.md, 1.
+    panel would take all open models along. See docs/libraries.md, 1.
     """
     super(QObject, cls).__init_subclass__(**options)  # type: ignore[misc]
     of_qt = next(base for base in cls.__mro__ if base.__module__.startswith("PySide6."))

@@ -1,7 +1,7 @@
 """Colours, sizes of text, spaces and corners: the one place that knows them.
 
 Qt's Fusion style with a palette derived from one colour: it looks the same on every system, follows
-dark mode also where the platform does not (stack.md section 4). A style sheet of the application
+dark mode also where the platform does not (docs/libraries.md, 2). A style sheet of the application
 makes its controls flat; no widget has one of its own.
 """
 

@@ -1,9 +1,9 @@
 """A long flat table: sorting and filtering happen on arrays, not row by row through Qt.
 
 A `QSortFilterProxyModel` over a Python model takes 28 s to sort 152,000 rows, because every
-comparison crosses into Python (stack.md section 5). Here a row of the view is an entry of an index
-array: sorting is one `argsort`, filtering one mask. Content is set as a whole, from columns made in
-a worker.
+comparison crosses into Python (docs/libraries.md, 3). Here a row of the view is an entry of an
+index array: sorting is one `argsort`, filtering one mask. Content is set as a whole, from columns
+made in a worker.
 """
 
 from __future__ import annotations

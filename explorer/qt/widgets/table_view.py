@@ -321,7 +321,7 @@ class TableView(QtWidgets.QTableView):
         self.column_layout.fit()
 
     def _fitting_widths(self) -> Iterator[int]:
-        # resizeColumnToContents asks for far more rows than are seen (stack.md section 5)
+        # resizeColumnToContents asks for far more rows than are seen (docs/libraries.md, 3)
         metrics, rows, header = QFontMetrics(self.font()), self.table.rows, self.horizontalHeader()
         step = max(1, len(rows) // _SAMPLE_ROWS)
         sample = rows[::step].tolist()

@@ -116,7 +116,7 @@ def test_roles_and_headers(model: TableModel) -> None:
 
 
 def test_reading_none_loses_no_reference(model: TableModel) -> None:
-    """PySide6 6.12 lost a reference to None at each read on Python 3.11 (stack.md section 1)."""
+    """PySide6 6.12 lost a reference to None at each read on Python 3.11 (docs/libraries.md, 1)."""
     index = model.index(0, 0)
     role = Qt.ItemDataRole.DecorationRole
     assert index.data(role) is None
