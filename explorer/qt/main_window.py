@@ -88,15 +88,10 @@ _WRITE_AFTER_MS = 3_000  # so soon after a change it is on the disk
 
 
 def show_in_folder(window: MainWindow, path: Path) -> None:
-    """Show a file in the file manager; whether its folder is there is looked at in a worker."""
-    from explorer.qt.library.commands import folder_of, reveal  # noqa: PLC0415 - rarely needed
+    """Show a file in the file manager."""
+    from explorer.qt.library import commands  # noqa: PLC0415 - rarely needed
 
-    def show(folder: Path) -> None:
-        if not reveal(path, folder):
-            window.show_error(ExplorerError("no file manager could be started", path))
-
-    title = "Looking for the folder"
-    window.runner.run(title, lambda _job: folder_of(path), show, window.show_error)
+    commands.show_in_folder(window.panels.app, path)
 
 
 def show_refusal(
@@ -111,24 +106,19 @@ def show_refusal(
         if not isinstance(error, ManyRequestsError):  # it was asked about
             window.show_error(error)
         return
-    from explorer.qt.library.commands import FolderDialog, VersionsDialog  # noqa: PLC0415 - late
+    from explorer.qt.library.commands import VersionsDialog  # noqa: PLC0415 - late
 
     def open_all(paths: Sequence[Path]) -> None:
         for path in paths:
             window.open_one(path, on_open)
-
-    if is_address(error.path):
-        versions = VersionsDialog(error, window.panels.machine, window.panels.app, window)
-        versions.chosen.connect(open_all)
-        versions.open()
-        return
 
     def list_folder() -> None:
         window.panels.setCurrentWidget(window.panels.library)
         if error.path is not None:
             window.panels.library.widget.commands.add_folder(error.path)
 
-    dialog = FolderDialog(error, window)
+    of_folder = not is_address(error.path)
+    dialog = VersionsDialog(error, window.panels.machine, window, of_folder=of_folder)
     dialog.chosen.connect(open_all)
     dialog.folder_wanted.connect(list_folder)
     dialog.open()
@@ -153,7 +143,7 @@ def show_quants(window: MainWindow, path: Path) -> None:
 
     def show(found: tuple[SeveralModelsError, Address | None]) -> None:
         error, more = found
-        dialog = VersionsDialog(error, window.panels.machine, window.panels.app, window, more)
+        dialog = VersionsDialog(error, window.panels.machine, window, more)
         dialog.chosen.connect(window.open_paths)
         dialog.open()
 

@@ -175,7 +175,7 @@ class Settings:
     def _recent(self) -> list[tuple[Path, str]]:
         """Return the models that are remembered, with their keys, the newest first."""
         found = []
-        for key in [] if self._fresh else self._keys(_RECENT):
+        for key in self._keys(_RECENT):
             moment, _, path = self._text(f"{_RECENT}/{key}").partition(" ")
             if moment.isdecimal() and path:
                 found.append((int(moment[:_DIGITS]), _place(path), key))
@@ -224,7 +224,7 @@ class Settings:
     def session(self) -> list[Path]:
         """Models of this program, and of all others that ran together and have ended."""
         found: list[str] = []
-        for window in [] if self._fresh else sorted(self._keys(_WINDOWS)):
+        for window in sorted(self._keys(_WINDOWS)):
             if window == self._window or not self._is_running(window):
                 found += self._texts(f"{_WINDOWS}/{window}/session")
         return [_place(text) for text in dict.fromkeys(found)]
@@ -300,7 +300,7 @@ class Settings:
 
         A damaged one is left out, by its checksum: Qt trusts what it restores, and can crash.
         """
-        value = None if self._fresh else self._store.value(f"layout/{name}")
+        value = self._store.value(f"layout/{name}")
         kept = bytes(value.data()) if isinstance(value, QByteArray) else b""
         checksum, state = kept[:_CHECKSUM_BYTES], kept[_CHECKSUM_BYTES:]
         return QByteArray(state if checksum == _checksum(state) else b"")
@@ -313,14 +313,13 @@ class Settings:
         self._remove("layout")
 
     def _set(self, key: str, value: object) -> None:
-        if not self._fresh and self._store.value(key) != value:
+        if self._store.value(key) != value:
             self._store.setValue(key, value)
             self.changed()
 
     def _remove(self, key: str) -> None:
-        if not self._fresh:
-            self._store.remove(key)
-            self.changed()
+        self._store.remove(key)
+        self.changed()
 
     def _keys(self, group: str) -> list[str]:
         self._store.beginGroup(group)
@@ -329,11 +328,11 @@ class Settings:
         return found
 
     def _text(self, key: str) -> str:
-        value = None if self._fresh else self._store.value(key)
+        value = self._store.value(key)
         return value if isinstance(value, str) else ""
 
     def _texts(self, key: str) -> list[str]:
-        value = None if self._fresh else self._store.value(key)
+        value = self._store.value(key)
         if isinstance(value, str):  # an INI list of one element comes back as text
             return [value] if value else []
         return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []

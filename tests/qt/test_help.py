@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
@@ -68,26 +69,32 @@ def test_no_two_commands_have_the_same_keys(window: MainWindow) -> None:
     assert len(keys) == len(set(keys))
 
 
-def test_size_and_zoom_of_the_guide_are_remembered(
+def test_the_size_of_the_guide_is_remembered(
     window: MainWindow, settings: Settings, make_window: Callable[..., MainWindow]
 ) -> None:
     window.help.show_guide("start")
-    guide = guide_of(window)
-    guide.resize(777, 555)
-    guide.text.set_zoom(1.5)
-    guide.reject()
+    guide_of(window).resize(777, 555)
+    guide_of(window).reject()
     other = make_window(settings=settings)
     other.help.show_guide("raw")
     assert (guide_of(other).width(), guide_of(other).height()) == (777, 555)
-    assert guide_of(other).text.zoom == pytest.approx(1.5)
     guide_of(other).reject()
 
 
-def test_a_damaged_zoom_is_none(window: MainWindow, settings: Settings) -> None:
-    settings.set_note("help_zoom", "9e999")
+def test_the_text_of_the_guide_has_the_size_of_all_texts(
+    qtbot: QtBot, settings: Settings, make_window: Callable[..., MainWindow]
+) -> None:
+    window = make_window(settings=settings)
     window.help.show_guide("start")
-    assert guide_of(window).text.zoom == 1.0
-    guide_of(window).reject()
+    guide = guide_of(window)
+    qtbot.waitUntil(guide.isActiveWindow)
+    size = guide.text.font().pointSizeF()
+    qtbot.keyClick(guide, Qt.Key.Key_Plus, Qt.KeyboardModifier.ControlModifier)
+    assert settings.text_size == 110
+    qtbot.waitUntil(lambda: guide.text.font().pointSizeF() == pytest.approx(1.1 * size))
+    qtbot.keyClick(guide, Qt.Key.Key_0, Qt.KeyboardModifier.ControlModifier)
+    qtbot.waitUntil(lambda: guide.text.font().pointSizeF() == pytest.approx(size))
+    guide.reject()
 
 
 def test_an_unknown_panel_opens_the_guide_at_its_start(window: MainWindow) -> None:

@@ -16,7 +16,7 @@ from pytestqt.qtbot import QtBot
 from explorer.qt.app import _open_first
 from explorer.qt.document import Document
 from explorer.qt.help.guide import KEYS_PAGE
-from explorer.qt.library.commands import FolderDialog
+from explorer.qt.library.commands import VersionsDialog
 from explorer.qt.machine import PlannedMachine
 from explorer.qt.main_window import MainWindow, take_first_size
 from explorer.qt.panels import GROUPS
@@ -621,24 +621,28 @@ def test_a_folder_of_several_models_lets_the_user_choose(
     write_tensors(folder / "lora-b.safetensors", ("y", "U8", [1]))
     shutil.copy(small_path, folder / "twelve.gguf")
 
-    def ask() -> FolderDialog:
+    def ask() -> VersionsDialog:
         window.open_paths([folder])
-        qtbot.waitUntil(lambda: isinstance(QApplication.activeModalWidget(), FolderDialog))
+        qtbot.waitUntil(lambda: isinstance(QApplication.activeModalWidget(), VersionsDialog))
         dialog = QApplication.activeModalWidget()
-        assert isinstance(dialog, FolderDialog)
+        assert isinstance(dialog, VersionsDialog)
+        qtbot.waitUntil(lambda: all(one.version is not None for one in dialog.choices))
         return dialog
 
     dialog = ask()
-    texts = [dialog.list.item(row).text().split("   ")[0] for row in range(dialog.list.count())]
-    assert texts == ["lora-a.safetensors", "lora-b.safetensors", "twelve.gguf"]
-    dialog.list.setCurrentRow(2)
-    qtbot.keyClick(dialog.list, Qt.Key.Key_Return)
+    names = ["lora-a.safetensors", "lora-b.safetensors", "twelve.gguf"]
+    assert [one.name for one in dialog.choices] == names
+    assert not dialog.advice.text()  # they are not quants of one model
+    dialog.table.select_row(2)
+    qtbot.keyClick(dialog.table, Qt.Key.Key_Return)
     qtbot.waitUntil(lambda: len(window.documents) == 2)
     assert window.current is not None
     assert window.current.path == folder / "twelve.gguf"
-    qtbot.mouseClick(ask().open_all, Qt.MouseButton.LeftButton)
+    dialog = ask()
+    dialog.table.selectAll()
+    qtbot.mouseClick(dialog.open_button, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: len(window.documents) == 4)
-    qtbot.mouseClick(ask().add, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(ask().add_button, Qt.MouseButton.LeftButton)
     assert settings.library_folders == [folder]
     assert window.panels.currentWidget() is window.panels.library
     wait_idle(qtbot, window)

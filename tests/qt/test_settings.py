@@ -82,6 +82,7 @@ def test_fresh_reads_and_writes_nothing(settings_file: Path) -> None:
     fresh = Settings(settings_file, fresh=True)
     assert (fresh.scheme, fresh.recent, fresh.session) == (Scheme.SYSTEM, [], [])
     fresh.scheme = Scheme.LIGHT
+    assert fresh.scheme is Scheme.LIGHT  # until the program ends
     fresh.reset_layout()
     fresh._store.sync()
     assert settings_file.read_bytes() == before

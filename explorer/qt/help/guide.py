@@ -239,7 +239,6 @@ _GUIDE: Final = {
     "Search the guide": "Ctrl+F",
     "Next place on the page, previous place": "F3, Shift+F3",
     "Back, forward": "Alt+Left, Alt+Right",
-    "Larger, smaller, normal text": "Ctrl++, Ctrl+-, Ctrl+0",
     "From link to link, follow it": "Tab, Enter",
     "Close": "Escape",
 }
@@ -294,8 +293,6 @@ _MARGIN: Final = 18
 _CELL_PADDING: Final = 5
 _TABLE_MARGIN: Final = 6
 _LINE_SHARE: Final = 0.4
-_MIN_ZOOM, _MAX_ZOOM = 0.5, 4.0
-_ZOOM_STEP: Final = 1.1
 _MAX_MARKS: Final = 500
 
 
@@ -310,7 +307,6 @@ class GuideText(QtWidgets.QTextBrowser):
         self, text_of: Callable[[str], str | None], parent: QtWidgets.QWidget | None = None
     ) -> None:
         super().__init__(parent)
-        self.zoom = 1.0  # relative to the program's font
         self._text_of = text_of
         self._words: tuple[str, ...] = ()
         self.setOpenLinks(False)
@@ -354,17 +350,6 @@ class GuideText(QtWidgets.QTextBrowser):
             before = [cursor for start, cursor in places if start < here]
             self._scroll_to(before[-1] if before else places[-1][1])
         return True
-
-    def set_zoom(self, zoom: float) -> None:
-        """Set the size of the font; 1 is that of the program."""
-        self.zoom = min(max(zoom, _MIN_ZOOM), _MAX_ZOOM)
-        font = QtGui.QFont(self.font())
-        font.setPointSizeF(QtWidgets.QWidget().font().pointSizeF() * self.zoom)
-        self.setFont(font)
-
-    def zoom_by(self, steps: float) -> None:
-        """Enlarge the font by some steps, or reduce it."""
-        self.set_zoom(self.zoom * _ZOOM_STEP**steps)
 
     def _follow(self, link: QUrl) -> None:
         place = Place.of_link(link.toString(), self.place.page)
@@ -434,13 +419,6 @@ class GuideText(QtWidgets.QTextBrowser):
             self.reload()  # links and tables keep the colours of the time they were made
             self.verticalScrollBar().setValue(place)
 
-    def wheelEvent(self, event: QtGui.QWheelEvent) -> None:
-        if event.modifiers() & Qt.KeyboardModifier.ControlModifier:
-            self.zoom_by(event.angleDelta().y() / 120)
-            event.accept()
-        else:
-            super().wheelEvent(event)
-
 
 def _text_tables(frame: QtGui.QTextFrame) -> Iterator[QtGui.QTextTable]:
     for child in frame.childFrames():
@@ -495,19 +473,15 @@ class HelpWindow(QtWidgets.QDialog):
     def page(self) -> str:
         return self.text.place.page
 
-    def open_page(self, name: str, anchor: str = "") -> None:
+    def open_page(self, name: str) -> None:
         """Show a page; of an unknown name, the first one."""
         known = name if name in self._pages else next(iter(self._pages))
-        self.text.show_place(Place(known, anchor))
+        self.text.show_place(Place(known))
 
     def _make_commands(self) -> None:
         text, keys, make = self.text, QtGui.QKeySequence.StandardKey, self._action
         self.back = make("◂", "Back", text.backward, keys.Back)
         self.forward = make("▸", "Forward", text.forward, keys.Forward)
-        self.larger = make("A+", "Larger text", lambda: text.zoom_by(1), keys.ZoomIn)
-        smaller = "A\N{MINUS SIGN}"
-        self.smaller = make(smaller, "Smaller text", lambda: text.zoom_by(-1), keys.ZoomOut)
-        self.normal = make("A", "Normal text", lambda: text.set_zoom(1.0), "Ctrl+0")
         make("", "Search", self.search.focus, keys.Find)
         make("", "Next place", text.find_next, keys.FindNext)
         make("", "Previous place", lambda: text.find_next(forward=False), keys.FindPrevious)
@@ -517,14 +491,10 @@ class HelpWindow(QtWidgets.QDialog):
             action.setEnabled(False)
 
     def _action(
-        self,
-        text: str,
-        name: str,
-        slot: Callable[[], object],
-        keys: QtGui.QKeySequence.StandardKey | str,
+        self, text: str, name: str, slot: Callable[[], object], keys: QtGui.QKeySequence.StandardKey
     ) -> QtGui.QAction:
         action = QtGui.QAction(text, self)
-        action.setShortcuts([QKeySequence(keys)] if isinstance(keys, str) else keys)
+        action.setShortcuts(keys)
         shown = action.shortcut().toString(QtGui.QKeySequence.SequenceFormat.NativeText)
         action.setToolTip(f"{name} ({shown})" if shown else name)
         action.triggered.connect(lambda _=False: slot())
@@ -532,10 +502,8 @@ class HelpWindow(QtWidgets.QDialog):
         return action
 
     def _lay_out(self) -> None:
-        back, forward, smaller, normal, larger = map(
-            self._button, (self.back, self.forward, self.smaller, self.normal, self.larger)
-        )
-        bar = row(*(back, forward, 1, smaller, normal, larger), margins=LINE, spacing=Space.TIGHT)
+        buttons = map(self._button, (self.back, self.forward))
+        bar = row(*buttons, 1, margins=LINE, spacing=Space.TIGHT)
         self.splitter = QtWidgets.QSplitter(self)
         for parts in ((self.search, self.topics), (bar, self.text)):
             side = QtWidgets.QWidget(self)

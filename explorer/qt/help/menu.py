@@ -17,8 +17,6 @@ from explorer.qt.settings import Settings
 if TYPE_CHECKING:
     from explorer.qt.help.guide import HelpWindow
 
-_ZOOM_NOTE = "help_zoom"
-
 
 class Help(QObject):
     """Opens the guide, and explains figures."""
@@ -28,7 +26,7 @@ class Help(QObject):
     ) -> None:
         super().__init__(window)
         self._window = window
-        self._panels = panels
+        self._text_sizes = actions.larger, actions.smaller, actions.usual
         self._settings = settings
         self.guide: HelpWindow | None = None  # while it is open
         for action, slot in (
@@ -82,9 +80,7 @@ class Help(QObject):
         made = guides.HelpWindow(pages, lambda page: guides.with_keys(page, commands), self._window)
         made.restoreGeometry(settings.layout("help"))
         made.splitter.restoreState(settings.layout("help_splitter"))
-        zoom = settings.note(_ZOOM_NOTE)
-        if zoom.isascii() and zoom.isdigit() and len(zoom) < 4:  # else it is damaged
-            made.text.set_zoom(int(zoom) / 100)
+        made.addActions(self._text_sizes)
         made.finished.connect(self._forget_guide)
         return made
 
@@ -93,7 +89,6 @@ class Help(QObject):
         if guide is not None:
             settings.set_layout("help", guide.saveGeometry())
             settings.set_layout("help_splitter", guide.splitter.saveState())
-            settings.set_note(_ZOOM_NOTE, str(round(100 * guide.text.zoom)))
         self.guide = None
 
 

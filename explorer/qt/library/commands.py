@@ -17,8 +17,6 @@ from PySide6.QtWidgets import (
     QDialogButtonBox,
     QFileDialog,
     QLineEdit,
-    QListWidget,
-    QListWidgetItem,
     QMenu,
     QMessageBox,
     QPushButton,
@@ -44,9 +42,8 @@ from explorer.qt.services import Services
 from explorer.qt.settings import Settings
 from explorer.qt.theme import Space, TextSize, monospace_font, style_text, warning_colour
 from explorer.qt.widgets.building import add_action, column, copy_text, row, show_menu
-from explorer.qt.widgets.cells import CellParts, RichDelegate
 from explorer.qt.widgets.labels import SELECTABLE, plain_label
-from explorer.qt.widgets.table_model import ItemRole, TableModel
+from explorer.qt.widgets.table_model import TableModel
 from explorer.qt.widgets.table_view import TableView
 from explorer.qt.widgets.text_view import TextView
 from explorer.sources import Address
@@ -59,9 +56,17 @@ _MOST_UNASKED: Final = 10
 """Most models that are opened at once without a question."""
 
 
-def folder_of(path: Path) -> Path:
-    """Return the folder in which a path is to be shown. For a worker: it looks at the disk."""
-    return path if os.path.isdir(path) else path.parent
+def show_in_folder(app: Services, path: Path) -> None:
+    """Show a file in the file manager; whether its folder is there is looked at in a worker."""
+
+    def show(folder: Path) -> None:
+        if not reveal(path, folder):
+            app.report(ExplorerError("no file manager could be started", path))
+
+    def folder_of(_job: Job) -> Path:
+        return path if os.path.isdir(path) else path.parent
+
+    app.runner.run("Looking for the folder", folder_of, show, app.report)
 
 
 def reveal(path: Path, folder: Path) -> bool:
@@ -71,74 +76,6 @@ def reveal(path: Path, folder: Path) -> bool:
     if sys.platform == "win32":
         return bool(QProcess.startDetached("explorer", ["/select,", str(path)])[0])
     return QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder)))
-
-
-class FolderDialog(QDialog):
-    """What is in a folder that holds several models: open one, some or all, or list the folder.
-
-    Attributes:
-        list: The models.
-
-    Signals:
-        chosen: Models shall be opened; their paths.
-        folder_wanted: The folder shall be listed in the library.
-    """
-
-    chosen = Signal(object)
-    folder_wanted = Signal()
-
-    def __init__(self, error: SeveralModelsError, parent: QWidget) -> None:
-        super().__init__(parent)
-        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.setWindowTitle("Open a folder")
-        self._paths = [choice.path for choice in error.choices]
-        folder = "" if error.path is None else plain_text(error.path.name)
-        text = plain_label(self)
-        text.setWordWrap(True)
-        text.setText(
-            f"{folder} holds {integer_text(len(self._paths))} models. Nothing says that they "
-            "belong together. Which of them do you want to open?"
-        )
-        self.list = QListWidget(self)
-        self.list.setAccessibleName("Models in the folder")
-        self.list.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
-        self.list.setItemDelegate(RichDelegate(self.list))
-        for choice in error.choices:
-            name, size = plain_text(choice.name), bytes_text(choice.nbytes)
-            item = QListWidgetItem(f"{name}   {size}", self.list)
-            item.setData(ItemRole.PARTS, CellParts(name, size, strong=True))
-        self.list.setCurrentRow(0)
-        self.list.itemActivated.connect(self._open_selected)
-        buttons = QDialogButtonBox(self)
-        role = QDialogButtonBox.ButtonRole
-        self.open_one = buttons.addButton("&Open", role.AcceptRole)
-        self.open_all = buttons.addButton("Open &all", role.ActionRole)
-        self.add = buttons.addButton("Add to the &library", role.ActionRole)
-        buttons.addButton(QDialogButtonBox.StandardButton.Cancel)
-        self.open_one.clicked.connect(self._open_selected)
-        self.open_all.clicked.connect(lambda: self._finish(self._paths))
-        self.add.clicked.connect(self._add)
-        buttons.rejected.connect(self.reject)
-        self.list.itemSelectionChanged.connect(
-            lambda: self.open_one.setEnabled(bool(self.list.selectedItems()))
-        )
-        column(
-            text, (self.list, 1), buttons, of=self, margins=(Space.GROUP,) * 4, spacing=Space.WIDE
-        )
-        self.resize(_DIALOG_WIDTH, _DIALOG_HEIGHT)
-
-    def _open_selected(self) -> None:
-        rows = sorted(index.row() for index in self.list.selectionModel().selectedRows())
-        if rows:
-            self._finish([self._paths[row] for row in rows])
-
-    def _finish(self, paths: Sequence[Path]) -> None:
-        self.chosen.emit(list(paths))
-        self.accept()
-
-    def _add(self) -> None:
-        self.folder_wanted.emit()
-        self.accept()
 
 
 class FreeDialog(QDialog):
@@ -187,10 +124,10 @@ _HEADERS_AT_ONCE: Final = 4  # a server's answers are waited for, most of the ti
 
 
 class VersionsDialog(QDialog):
-    """The models of a repository or a name: how large they are, which fit; one is opened.
+    """The models of a repository, a name or a folder: how large they are, which fit; open some.
 
-    Sizes are what the server lists. Headers are fetched a few at a time: at once if there are few,
-    else when the user asks for it.
+    Sizes are what the server or the disk lists. Headers are fetched a few at a time: at once if
+    there are few, else when the user asks for it.
 
     Attributes:
         choices: The models, smallest first, with what is known of them.
@@ -199,31 +136,43 @@ class VersionsDialog(QDialog):
 
     Signals:
         chosen: Models shall be opened; their paths.
+        folder_wanted: The folder shall be listed in the library.
     """
 
     chosen = Signal(object)
+    folder_wanted = Signal()
 
     def __init__(
         self,
         error: SeveralModelsError,
         machine: PlannedMachine,
-        app: Services,
         parent: QWidget,
         more: Address | None = None,
+        *,
+        of_folder: bool = False,
     ) -> None:
-        """List models at an address, or the downloaded quants of one; `more` may be its address."""
+        """List models at an address, of a folder, or the downloaded quants of one.
+
+        Args:
+            error: The models, and what they are in.
+            machine: What they shall fit.
+            parent: The window.
+            more: The address at which the web lists all quants of a downloaded model.
+            of_folder: Whether nothing says that they belong together: then none is recommended.
+        """
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.setWindowTitle("Which quant should I take?")
+        self._of_folder = of_folder
+        self.setWindowTitle("Open a folder" if of_folder else "Which quant should I take?")
         listed = sorted(error.choices, key=lambda one: one.nbytes)
         self.choices = [ModelChoice(one.name, one.path, one.nbytes) for one in listed]
         self._machine, self._more = machine, more
-        self._slot = JobSlot(app.runner, self)
+        self._slot = JobSlot(machine.app.runner, self)
         self._progress = 0, 0  # headers read or weights compared, of those that are wanted
         self._measuring = False
         self._wanted: list[int] | None = None  # rows to read once the machine is known
         self._unmeasured: dict[int, tuple[int, int]] = {}  # weights and bytes of rows without error
-        self._make_table(app)
+        self._make_table(machine.app)
         self._make_lines(plain_text(_short_name(error)))
         machine.changed.connect(self._read_wanted)
         machine.changed.connect(self._show_state)
@@ -279,6 +228,12 @@ class VersionsDialog(QDialog):
             self.more_button = buttons.addButton("All &quants on the web…", role)
             self.more_button.setToolTip(f"Fetch the list from {self._more}")
             self.more_button.clicked.connect(lambda: self._finish([self._more]))
+        if self._of_folder:
+            role = QDialogButtonBox.ButtonRole.ActionRole
+            self.add_button = buttons.addButton("Add to the &library", role)
+            self.add_button.setToolTip("List the models of this folder from now on")
+            self.add_button.clicked.connect(self.folder_wanted)
+            self.add_button.clicked.connect(self.accept)
         self.open_button = buttons.addButton(QDialogButtonBox.StandardButton.Open)
         buttons.addButton(QDialogButtonBox.StandardButton.Cancel)
         self.open_button.clicked.connect(self._open_selected)
@@ -342,7 +297,7 @@ class VersionsDialog(QDialog):
     @Slot()
     def _look_for_errors(self) -> None:
         """Show the errors that are kept, once all headers are read."""
-        if not self._unread and not self._slot.busy:
+        if not self._unread and not self._slot.busy and not self._of_folder:
             self._compare(only_known=True)
         self._show_state()
 
@@ -423,7 +378,9 @@ class VersionsDialog(QDialog):
         target = self._machine.target() if known else None
         planned = "" if target is None else f" · {target.asked_text}"
         self._target.setText(f"Planned for: {machine}{planned}" if known else machine)
-        found = None if target is None or busy else recommend(self.choices, target)
+        found = None
+        if target is not None and not busy and not self._of_folder:
+            found = recommend(self.choices, target)
         if (sentence := "" if found is None else found.sentence) != self.advice.text():
             self.advice.setText(sentence)
             if found is not None and found.place is not None:
@@ -524,12 +481,11 @@ class Commands(QObject):
         self.app = app
         self._panel, self._tree, self._blobs = panel, tree, blobs
         self._settings = settings
-        self._jobs = JobSlot(app.runner, self)
         self.pages: Mapping[str, str] = {}  # that a model can be opened in: titles by their names
         self.open = self._action("&Open", self.open_selected)
         self.compare = self._action("&Compare these two", self._compare)
         self.quants = self._action("Which &quant should I take?", self._choose_quant)
-        self.reveal = self._action("Show in &file manager", self._reveal, "Ctrl+Shift+E")
+        self.reveal = self._action("Show in &file manager", self._show_in_folder, "Ctrl+Shift+E")
         self.remove = self._action("Remo&ve folder from this list", self._remove_folders)
         self.rescan = self._action("Re&scan", self.rescan_requested, "F5")
         # of the tree alone: the table of blobs copies whole rows
@@ -684,17 +640,10 @@ class Commands(QObject):
             what = "is not complete. Download the model again to complete it"
             self.app.report(ExplorerError(what, file.blob.path))
 
-    def _reveal(self) -> None:
+    def _show_in_folder(self) -> None:
         path = next((each.path for each in self.selected() if each.path is not None), None)
-        if path is None:
-            return
-
-        def show(folder: Path) -> None:
-            if not reveal(path, folder):
-                self.app.report(ExplorerError("no file manager could be started", path))
-
-        title = "Looking for the folder"
-        self._jobs.run(title, lambda _job: folder_of(path), show, self.app.report)
+        if path is not None:
+            show_in_folder(self.app, path)
 
     # Folders of the user's own
 

@@ -35,7 +35,7 @@ from explorer.qt.services import Services
 from explorer.qt.settings import Settings
 from explorer.qt.theme import Space, TextSize, style_text
 from explorer.qt.widgets.building import LINE, NOTE, column, row
-from explorer.qt.widgets.labels import SELECTABLE, ElidedLabel, StatePage, empty_label, plain_label
+from explorer.qt.widgets.labels import SELECTABLE, ElidedLabel, StatePage, plain_label
 from explorer.qt.widgets.segments import SegmentBar
 from explorer.qt.widgets.table_view import FilterBar
 from explorer.qt.widgets.text_view import TextView
@@ -43,7 +43,13 @@ from explorer.stores import Details, Entry
 from explorer.stores.known import known_headers
 from explorer.text import bytes_text, counted, integer_text, plain_text
 
-_TEXT_WIDTH: Final = 620
+_NO_MODELS: Final = (
+    "No downloaded models yet",
+    "The models that Ollama, Hugging Face, LM Studio and llama.cpp download are listed here as "
+    "soon as there are any. Do you keep models elsewhere? Add that folder. Or look around in a "
+    "small demo model that this program makes itself.",
+    "Open the &demo model",
+)
 _WIDE: Final = 1300  # pixels of the panel in a window of 1,400, beside the rail
 _SCANNED: Final = {
     *(LibraryColumn.NAME, LibraryColumn.BYTES, LibraryColumn.MODIFIED, LibraryColumn.USED)
@@ -133,39 +139,6 @@ class DetailPane(QtWidgets.QWidget):
         self.text.clear()
 
 
-class EmptyPage(QtWidgets.QWidget):
-    """Shown where nothing is downloaded: which stores were read, and buttons of what to do."""
-
-    def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
-        super().__init__(parent)
-        title = QtWidgets.QLabel("No downloaded models yet", self)
-        style_text(title, TextSize.TITLE)
-        text = QtWidgets.QLabel(
-            "The models that Ollama, Hugging Face, LM Studio and llama.cpp download are "
-            "listed here as soon as there are any. Do you keep models elsewhere? Add that "
-            "folder. Or look around in a small demo model that this program makes itself.",
-            self,
-        )
-        text.setWordWrap(True)
-        text.setFixedWidth(_TEXT_WIDTH)
-        text.setMinimumHeight(text.heightForWidth(_TEXT_WIDTH))
-        text.setSizePolicy(
-            QtWidgets.QSizePolicy.Policy.Fixed, QtWidgets.QSizePolicy.Policy.MinimumExpanding
-        )
-        self.demo = QtWidgets.QPushButton("Open the &demo model", self)
-        self.demo.setDefault(True)
-        self.add = QtWidgets.QPushButton("&Add a folder…", self)
-        layout = QtWidgets.QVBoxLayout(self)
-        layout.setSpacing(Space.GROUP)
-        layout.addStretch(2)
-        for label in (title, text):
-            label.setTextFormat(Qt.TextFormat.PlainText)
-            label.setAlignment(Qt.AlignmentFlag.AlignCenter)
-            layout.addWidget(label, 0, Qt.AlignmentFlag.AlignHCenter)
-        layout.addLayout(row(1, self.demo, self.add, 1))
-        layout.addStretch(3)
-
-
 class LibraryWidgets(QtWidgets.QWidget):
     """A filter above two lists, the details of the current row below them, and a sum."""
 
@@ -205,11 +178,9 @@ class LibraryWidgets(QtWidgets.QWidget):
         self.splitter.setStretchFactor(0, 3)
         self.splitter.setStretchFactor(1, 1)
         self.splitter.setChildrenCollapsible(False)
-        self.empty = EmptyPage(self)
-        self._sentence = empty_label(self)
         self.nothing = StatePage(self)
         self._pages = QtWidgets.QStackedWidget(self)
-        for shown in (self.splitter, self.empty, self._sentence, self.nothing):
+        for shown in (self.splitter, self.nothing):
             self._pages.addWidget(shown)
         self.total = ElidedLabel(self)
         self.free_button = QtWidgets.QPushButton(self)
@@ -330,14 +301,14 @@ class LibraryWidgets(QtWidgets.QWidget):
         frees = sum(self.blobs.removals().values())
         self.free_button.setText(f"&Free {bytes_text(frees)}…" if frees else "&Free space…")
 
-    def show_sentence(self, sentence: str) -> None:
-        """Show a sentence instead of the lists."""
-        self._sentence.setText(sentence)
-        self.show_page(self._sentence)
+    def show_lists(self) -> None:
+        """Show the lists with the pane."""
+        self._pages.setCurrentWidget(self.splitter)
 
-    def show_page(self, page: QtWidgets.QWidget) -> None:
-        """Show the lists with the pane, or that there is nothing to list."""
-        self._pages.setCurrentWidget(page)
+    def show_nothing(self, heading: str, sentence: str = "", button: str = "") -> None:
+        """Show why there is nothing to list, instead of the lists."""
+        self.nothing.show_message(heading, sentence, button)
+        self._pages.setCurrentWidget(self.nothing)
 
     # Qt
 
@@ -398,10 +369,7 @@ class LibraryView(LibraryWidgets):
         self.commands.model_chosen.connect(self.show_model)
         self.commands.rescan_requested.connect(self.rescan)
         self.scan_button.clicked.connect(self._toggle_scan)
-        self.nothing.pressed.connect(self.bar.edit.clear)
-        self.nothing.pressed.connect(self.bar.focus)
-        self.empty.demo.clicked.connect(self.app.open_demo)
-        self.empty.add.clicked.connect(self.commands.ask_folder)
+        self.nothing.pressed.connect(self._go_on)
         self.scanner.listed.connect(self._show_listing)
         self.scanner.finished.connect(self._end_scan)
         self.scanner.failed.connect(self._fail_scan)
@@ -564,18 +532,32 @@ class LibraryView(LibraryWidgets):
         busy = self.scanner.busy
         self.scan_button.setText("Stop" if busy else "Rescan")
         self.scan_button.setToolTip("Stop reading" if busy else "Read all stores again (F5)")
-        if any(row.children or row.problems or row.store is None for row in self._rows or ()):
-            listed = self.blobs.model if self.shows_blobs else self.model
-            matches = busy or not self.bar.text or listed.rowCount()
-            self.nothing.show_message(f"Nothing matches “{self.bar.text}”.", "", "Clear the filter")
-            self.show_page(self.splitter if matches else self.nothing)
+        listed = self.blobs.model if self.shows_blobs else self.model
+        if self._has_rows and (busy or not self.bar.text or listed.rowCount()):
+            self.show_lists()
+        elif self._has_rows:
+            self.show_nothing(f"Nothing matches “{self.bar.text}”.", "", "Clear the filter")
         elif busy or not self._asked:
-            self.show_sentence("Looking for downloaded models…")
+            self.show_nothing("Looking for downloaded models…")
         elif self._rows is None:
-            self.show_sentence("Reading was stopped. Press F5 to rescan.")
+            self.show_nothing("Reading was stopped", "Press F5 to rescan.")
         else:
-            self.show_page(self.empty)
+            self.show_nothing(*_NO_MODELS)
         self._show_total()
+
+    @property
+    def _has_rows(self) -> bool:
+        """Whether a store has something to list, or could not be read."""
+        rows = self._rows or ()
+        return any(row.children or row.problems or row.store is None for row in rows)
+
+    def _go_on(self) -> None:
+        """Do what the button says that stands where nothing is listed."""
+        if self._has_rows:
+            self.bar.edit.clear()
+            self.bar.focus()
+        else:
+            self.app.open_demo()
 
     def _show_total(self) -> None:
         count = self._entry_count

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -278,28 +277,19 @@ _LONGEST: Final = 1000  # the details have all of it
 _MOST_SHOWN: Final = 50
 _SHARE_OF_WINDOW: Final = 0.35
 _LEAST_HEIGHT: Final = 60
-_NEWS_SECONDS: Final = 10.0
 _STRIPE: Final = 3
 _MESSAGE: Final = (Space.WIDE, Space.TIGHT, Space.NEAR, Space.TIGHT)  # left, top, right, bottom
 
 
 class MessageText(NamedTuple):
-    """What a message says, safe to show: one sentence, and details for a report."""
+    """What failed, safe to show: one sentence, and details for a report."""
 
     sentence: str
     details: str
-    is_error: bool
-
-
-def message_text(sentence: str, details: str, *, is_error: bool) -> MessageText:
-    """Return a message of texts that may come from a file."""
-    shown = shorten(plain_text(sentence), _LONGEST)
-    whole = plain_text(details or sentence, lines=True)  # may end up in a terminal
-    return MessageText(shown, whole, is_error)
 
 
 class Message(QFrame):
-    """One message: a sign, a sentence, and buttons to copy its details and to dismiss it.
+    """What failed: a sign, a sentence, and buttons to copy its details and to dismiss it.
 
     Signals:
         dismissed: It was dismissed.
@@ -311,16 +301,12 @@ class Message(QFrame):
         super().__init__(parent)
         self.text = text
         self._times = 0
-        self._painted_at: float | None = None
-        self.sign = plain_label(self, "✘" if text.is_error else "✔")
+        self.sign = plain_label(self, "✘")
         style_text(self.sign, TextSize.SECTION)
-        self.sign.setAccessibleName("Error" if text.is_error else "Done")
+        self.sign.setAccessibleName("Error")
         self.label = plain_label(self)
         self.label.setWordWrap(True)
-        self.label.setTextInteractionFlags(
-            Qt.TextInteractionFlag.TextSelectableByMouse
-            | Qt.TextInteractionFlag.TextSelectableByKeyboard
-        )
+        self.label.setTextInteractionFlags(SELECTABLE)
         self.label.setAccessibleName("Message")
         self.copy = _message_button(self, "Copy details")
         self.copy.setToolTip("Copy the message with all that is known, for a report")
@@ -341,25 +327,15 @@ class Message(QFrame):
 
     def take_colours(self) -> None:
         palette = QtGui.QGuiApplication.palette()
-        if self.text.is_error:
-            palette.setColor(QtGui.QPalette.ColorRole.WindowText, warning_colour(palette))
+        palette.setColor(QtGui.QPalette.ColorRole.WindowText, warning_colour(palette))
         self.sign.setPalette(palette)
         _look_like_links(self.copy, self.dismiss)
         self.update()
-
-    @property
-    def is_old_news(self) -> bool:
-        """Whether it says that something went well, and was in sight for some time."""
-        if self.text.is_error or self._painted_at is None or not self.isActiveWindow():
-            return False
-        return time.monotonic() - self._painted_at > _NEWS_SECONDS
 
     # Qt
 
     def paintEvent(self, event: QtGui.QPaintEvent) -> None:
         super().paintEvent(event)
-        if self._painted_at is None:
-            self._painted_at = time.monotonic()
         palette = self.sign.palette()
         painter = QtGui.QPainter(self)
         colour = palette.color(QtGui.QPalette.ColorRole.WindowText)
@@ -438,11 +414,14 @@ class MessageBar(QWidget):
 
     def show_error(self, sentence: str, details: str = "") -> None:
         """Show what failed; it may hold text from a file. `details` are for a report."""
-        self._add(message_text(sentence, details, is_error=True))
-
-    def show_note(self, sentence: str) -> None:
-        """Show something that went well."""
-        self._add(message_text(sentence, "", is_error=False))
+        whole = plain_text(details or sentence, lines=True)  # may end up in a terminal
+        text = MessageText(shorten(plain_text(sentence), _LONGEST), whole)
+        same = next((message for message in self.messages if message.text == text), None)
+        if same is not None:
+            same.repeat()
+        else:
+            self._waiting.append(text)
+        self._fit()
 
     def clear(self) -> None:
         self._waiting.clear()
@@ -452,16 +431,6 @@ class MessageBar(QWidget):
 
     def _texts(self) -> list[MessageText]:
         return [*(message.text for message in self.messages), *self._waiting]
-
-    def _add(self, text: MessageText) -> None:
-        for message in [message for message in self.messages if message.is_old_news]:
-            self._remove(message)
-        same = next((message for message in self.messages if message.text == text), None)
-        if same is not None:
-            same.repeat()
-        else:
-            self._waiting.append(text)
-        self._fit()
 
     def _fill(self) -> None:
         while self._waiting and len(self.messages) < _MOST_SHOWN:

@@ -1,4 +1,4 @@
-"""The guide: its pages are true and linked; its window has topics, search, links, larger text."""
+"""The guide: its pages are true and linked; its window has topics, search, links."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 import pytest
-from PySide6.QtCore import QPoint, QPointF, Qt, QUrl
-from PySide6.QtGui import QPalette, QTextCharFormat, QTextTable, QWheelEvent
+from PySide6.QtCore import Qt, QUrl
+from PySide6.QtGui import QPalette, QTextCharFormat, QTextTable
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
@@ -339,27 +339,6 @@ def test_topics_are_chosen_by_keys_from_the_search(qtbot: QtBot, guide: HelpWind
     assert guide.topics.hasFocus()
     qtbot.keyClick(guide.topics, Qt.Key.Key_Down)
     assert guide.page == ORDER[1]
-
-
-def test_text_is_made_larger_by_keys_and_by_the_wheel(qtbot: QtBot, guide: HelpWindow) -> None:
-    size = guide.text.font().pointSizeF()
-    qtbot.keyClick(guide, Qt.Key.Key_Plus, CONTROL)
-    assert guide.text.font().pointSizeF() > size
-    qtbot.keyClick(guide, Qt.Key.Key_0, CONTROL)
-    assert guide.text.font().pointSizeF() == pytest.approx(size)
-    place = QPointF(20, 20)
-    turn = QWheelEvent(
-        place, guide.text.viewport().mapToGlobal(place), QPoint(0, 0), QPoint(0, 120),
-        Qt.MouseButton.NoButton, CONTROL, Qt.ScrollPhase.NoScrollPhase, False,
-    )  # fmt: skip
-    QApplication.sendEvent(guide.text.viewport(), turn)
-    assert guide.text.font().pointSizeF() > size
-    for _ in range(99):
-        guide.larger.trigger()
-    assert guide.text.zoom == 4.0
-    for _ in range(99):
-        guide.smaller.trigger()
-    assert guide.text.zoom == 0.5
 
 
 def test_links_and_tables_follow_the_colours(qtbot: QtBot, guide: HelpWindow) -> None:

@@ -390,8 +390,8 @@ def test_nothing_downloaded_offers_the_demo_and_a_folder(
     panel.view.scanned.connect(counts.append)
     panel.settle()
     assert counts == [0]
-    assert panel.view.empty.isVisible()
-    panel.qtbot.mouseClick(panel.view.empty.demo, Qt.MouseButton.LeftButton)
+    assert panel.view.nothing.isVisible()
+    panel.qtbot.mouseClick(panel.view.nothing.button, Qt.MouseButton.LeftButton)
     assert panel.app.calls("open_demo") == [()]
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "own.gguf").write_bytes(gguf_bytes("own"))
@@ -399,9 +399,9 @@ def test_nothing_downloaded_offers_the_demo_and_a_folder(
         "explorer.qt.library.commands.QFileDialog.getExistingDirectory",
         lambda *_: str(tmp_path / "mine"),
     )
-    panel.qtbot.mouseClick(panel.view.empty.add, Qt.MouseButton.LeftButton)
+    panel.qtbot.mouseClick(panel.view.add_button, Qt.MouseButton.LeftButton)
     panel.settle()
-    assert not panel.view.empty.isVisible()
+    assert not panel.view.nothing.isVisible()
     assert panel.titles(panel.find("Folder")) == ["own.gguf"]
     assert settings.library_folders == [tmp_path / "mine"]
     panel.click(panel.find("Folder"))
@@ -411,7 +411,7 @@ def test_nothing_downloaded_offers_the_demo_and_a_folder(
     menu.deleteLater()
     panel.settle()
     assert settings.library_folders == []
-    assert panel.view.empty.isVisible()
+    assert panel.view.nothing.isVisible()
     assert (tmp_path / "mine" / "own.gguf").exists()
 
 
@@ -428,7 +428,7 @@ def test_a_store_that_may_not_be_read_says_what_to_do(
     text = panel.view.pane.facts.text()
     assert "permission denied" in text
     assert "usermod -aG ollama" in text
-    assert not panel.view.empty.isVisible()
+    assert not panel.view.nothing.isVisible()
 
 
 def test_names_that_act_on_a_display_are_plain_text(

@@ -20,7 +20,7 @@ def dialog_of(qtbot: QtBot, window: MainWindow, folder: Path) -> VersionsDialog:
     files = sorted(folder.iterdir())
     choices = [Choice(file, file.name, file.stat().st_size) for file in files]
     error = SeveralModelsError("holds several models", folder, choices)
-    dialog = VersionsDialog(error, window.panels.machine, window.panels.app, window)
+    dialog = VersionsDialog(error, window.panels.machine, window)
     qtbot.addWidget(dialog)
     dialog.show()
     known = lambda: bool(dialog._unmeasured) or any(one.error for one in dialog.choices)  # noqa: E731

@@ -13,11 +13,12 @@ from PySide6.QtCore import QObject
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.jobs import JobRunner
-from explorer.qt.library.commands import folder_of
+from explorer.qt.library import commands
 from explorer.qt.library.readers import EntryReader, FolderWatch
 from explorer.qt.settings import Settings
 from explorer.stores import Details, Entry
 from tests.helpers.patience import PATIENCE_S
+from tests.helpers.services import RecordingServices
 
 _ENTRIES = [Entry(f"m{number}", Path(f"/m{number}"), "gguf", 1, 1.0) for number in range(6)]
 
@@ -93,11 +94,16 @@ def test_a_slow_scan_is_not_begun_again_at_once(owner: QObject) -> None:
     assert paces == [500, 10_000, 30_000]
 
 
-def test_a_file_is_shown_in_its_folder_and_a_folder_in_itself(tmp_path: Path) -> None:
+def test_a_file_is_shown_in_its_folder_and_a_folder_in_itself(
+    qtbot: QtBot, app: RecordingServices, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("x")
-    assert folder_of(tmp_path / "file") == tmp_path
-    assert folder_of(tmp_path) == tmp_path
-    assert folder_of(tmp_path / "gone" / "file") == tmp_path / "gone"
+    shown: list[Path] = []
+    monkeypatch.setattr(commands, "reveal", lambda _path, folder: shown.append(folder))
+    for path in (tmp_path / "file", tmp_path, tmp_path / "gone" / "file"):
+        commands.show_in_folder(app, path)
+        qtbot.waitUntil(lambda: not app.runner.jobs)
+    assert shown == [tmp_path, tmp_path, tmp_path / "gone"]
 
 
 def test_folders_of_the_user_are_remembered(settings_file: Path) -> None:

@@ -13,7 +13,6 @@ from pytestqt.qtbot import QtBot
 
 from explorer.qt.main_window import MainWindow
 from explorer.qt.theme import Scheme, apply_scheme, warning_colour
-from explorer.qt.widgets import labels
 from explorer.qt.widgets.labels import ElidedLabel, MessageBar, StatePage
 from tests.helpers.window import HOSTILE, unsafe_characters
 
@@ -41,20 +40,9 @@ def test_it_is_there_only_while_there_is_something_to_say(qtbot: QtBot, bar: Mes
     assert bar.isVisible()
     qtbot.mouseClick(bar.messages[0].dismiss, LEFT)
     assert not bar.isVisible()
-    bar.show_note("It went well.")
+    bar.show_error("It failed again.")
     qtbot.keyClick(bar.messages[0], Qt.Key.Key_Escape)
     assert not bar.isVisible()
-
-
-def test_an_error_differs_from_a_note_not_by_colour_alone(bar: MessageBar) -> None:
-    bar.show_error("It failed.")
-    bar.show_note("It failed.")
-    error, note = bar.messages
-    assert error.sign.text() != note.sign.text()
-    assert error.sign.accessibleName() != note.sign.accessibleName()
-    bar.clear()
-    bar.show_error("It failed.")
-    assert colour(bar) == warning_colour(QGuiApplication.palette()).name()
 
 
 def test_it_follows_the_scheme_while_it_is_shown(qtbot: QtBot, bar: MessageBar) -> None:
@@ -62,6 +50,7 @@ def test_it_follows_the_scheme_while_it_is_shown(qtbot: QtBot, bar: MessageBar) 
         apply_scheme(Scheme.LIGHT)
         bar.show_error("It failed.")
         light = colour(bar)
+        assert light == warning_colour(QGuiApplication.palette()).name()
         apply_scheme(Scheme.DARK)
         dark = warning_colour(QGuiApplication.palette()).name()
         assert dark != light
@@ -73,7 +62,7 @@ def test_it_follows_the_scheme_while_it_is_shown(qtbot: QtBot, bar: MessageBar) 
 
 def test_no_message_replaces_another(bar: MessageBar) -> None:
     bar.show_error("First.", "details of the first")
-    bar.show_note("Second.")
+    bar.show_error("Second.")
     bar.show_error("Third.")
     assert sentences(bar) == ["First.", "Second.", "Third."]
     bar.messages[0].copy.click()
@@ -93,21 +82,6 @@ def test_what_is_reported_again_is_counted(bar: MessageBar) -> None:
     assert sentences(bar) == ["It failed.  (3 times)"]
     bar.messages[0].copy.click()
     assert QGuiApplication.clipboard().text() == "It failed."
-
-
-def test_good_news_make_room_once_they_were_seen(
-    bar: MessageBar, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(labels, "_NEWS_SECONDS", -1)
-    monkeypatch.setattr(labels.Message, "isActiveWindow", lambda _: True)
-    bar.show_note("Written: a.csv")
-    bar.show_note("Written: b.csv")
-    assert len(bar.messages) == 2  # nobody saw the first one yet
-    bar.grab()
-    bar.show_error("It failed.")
-    bar.grab()
-    bar.show_note("Written: c.csv")
-    assert sentences(bar) == ["It failed.", "Written: c.csv"]
 
 
 def test_thousands_of_messages_are_kept_and_shown_one_after_the_other(bar: MessageBar) -> None:
