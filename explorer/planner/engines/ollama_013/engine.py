@@ -14,7 +14,7 @@ from explorer.planner import settings as known
 from explorer.planner.devices import quoted
 from explorer.planner.engines.ollama_013.layout import Layout, Trace, lay_out
 from explorer.planner.engines.ollama_013.settings import EffectiveSettings, effective_settings
-from explorer.planner.engines.ollama_013.sizes import recurrent_bytes
+from explorer.planner.engines.ollama_013.sizes import FORMULAS, evaluated
 from explorer.planner.engines.ollama_013.terms import terms
 from explorer.planner.hyperparameters import Hyperparameters
 from explorer.planner.plan import (
@@ -322,7 +322,7 @@ def _formula_warnings(h: Hyperparameters, layout: Layout) -> Iterator[str]:
             "a block without heads makes the head length 0, and the file states no length of keys "
             "or values: Ollama's estimate leaves out their cache"
         )
-    if h.architecture.startswith(_MLP_BLOCKS) and recurrent_bytes(h):
+    if h.architecture.startswith(_MLP_BLOCKS) and evaluated(FORMULAS["recurrent"], sizes.symbols):
         yield "blocks that are only an MLP count as recurrent, so the cache is too large"
     missing = sum(f"blk.{i}" not in h.tensors.nbytes for i in range(h.block_count))
     if missing:

@@ -1,20 +1,21 @@
 """KV cache and compute graph of a model in bytes (docs/planner.md, sections 4 and 5).
 
 Source: Ollama, fs/ggml/ggml.go, `GraphSize`. Integers are multiplied first, then by the bytes of an
-element as a float, and truncated; all divisions are integer, from left to right. The texts of the
-formulas are what a plan shows beside its figures; a test evaluates each of them.
+element as a float, and truncated; all divisions are integer, from left to right.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from functools import cache
+from types import CodeType, MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from explorer.errors import PlanError
-from explorer.planner.devices import MAX_COUNT, MIB, sized, whole
+from explorer.planner.devices import MAX_COUNT, sized, whole
 from explorer.planner.hyperparameters import Hyperparameters
+from explorer.planner.plan import Number
 from explorer.planner.settings import MAX_PARALLEL
 
 # Effective settings that change sizes
@@ -73,377 +74,214 @@ class Workload:
         return self if holds else replace(self, batch=self.context)
 
 
-# The key-value cache, block by block: a default, of which some architectures replace entries
+# Formulas, as Python writes them: a plan shows what its figures were worked out by
 
-_FLOAT_BYTES: Final = 4
-_VISION_TOKENS: Final = 1601  # of one tile, mllama
-_VISION_TILES: Final = 4
-_GEMMA3_PERIOD: Final = 6  # of six blocks five slide; the file's own pattern is not consulted
-_GPTOSS_WINDOW: Final = 4096  # fixed; the file's own window is not consulted
+_FUNCTIONS: Final = {"max": max, "int": int}
+
+
+@cache
+def _compiled(formula: str) -> CodeType:
+    return compile(formula, "<formula>", "eval")
+
+
+def evaluated(formula: str, symbols: Mapping[str, Number]) -> int:
+    """Return what one of the formulas below gives."""
+    value: int = eval(_compiled(formula), {"__builtins__": _FUNCTIONS}, symbols)
+    return value
+
+
+def symbols_in(formula: str) -> list[str]:
+    """Return the symbols that a formula reads."""
+    return [name for name in _compiled(formula).co_names if name not in _FUNCTIONS]
+
+
+def _symbols(h: Hyperparameters, w: Workload) -> dict[str, Number]:
+    """Return the values of all symbols but those that follow from the cache.
+
+    Of these Ki is the number of key and value heads of the block in question.
+    """
+    tensors = h.tensors
+    return {
+        "E": h.embedding_length,
+        "V": h.vocabulary,
+        "FF": h.feed_forward_length,
+        "H": h.heads,
+        "K": h.kv_heads,
+        "Kmin": h.kv_heads_min,
+        "D": h.head_length,
+        "Dk": h.key_length,
+        "Dv": h.value_length,
+        "window": h.sliding_window,
+        "conv": h.ssm_conv_kernel,
+        "inner": h.ssm_inner_size,
+        "state": h.ssm_state_size,
+        "groups": h.ssm_group_count,
+        "G": tensors.gate_experts_bytes or 0,
+        "W": tensors.expert_width or 0,
+        "S": tensors.fused_bias_length or 0,
+        "R": tensors.rope_weights,
+        "B": w.batch,
+        "b": 4 * w.batch,  # a float for each token of the batch
+        "C": w.cells,
+        "Np": w.parallel,
+        "P": w.bytes_per_element,
+    }
+
+
+# The key-value cache, block by block: a default, of which some architectures replace entries
 
 FORMULAS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "attention": "int(C * (Dk + Dv) * Ki * P)",
+        # always 32-bit floats, whatever the context and the cache type
         "recurrent": "(max(conv - 1, 0) * (inner + 2 * groups * state) + state * inner) * 4",
+        # four tiles of an image of 1601 tokens, not scaled by C, Np or P
         "cross attention": "K * (Dk + Dv) * 4 * 1601 * 4",
         "sliding window (gemma3)": "int((Np * window + B) * (Dk + Dv) * K * P)",
+        # the window is fixed; the file's own is not consulted
         "sliding window (gptoss)": "int((Dk + Dv) * K * P) * (Np * 4096 + B)",
         "full context (gptoss)": "int((Dk + Dv) * K * P) * C",
     }
 )
-"""Kind of a block → formula of its cache, as Python writes it."""
+"""Kind of a block → formula of its cache."""
 
 
-def recurrent_bytes(h: Hyperparameters) -> int:
-    """Return (r + s) * 4: always 32-bit floats, whatever the context and the cache type."""
-    inner, state, groups = h.ssm_inner_size, h.ssm_state_size, h.ssm_group_count
-    r = max(h.ssm_conv_kernel - 1, 0) * (inner + 2 * groups * state)
-    s = state * inner
-    return (r + s) * _FLOAT_BYTES
+def _of_gptoss(_h: Hyperparameters, block: int) -> str:
+    return "full context (gptoss)" if block % 2 else "sliding window (gptoss)"
 
 
-def _default(h: Hyperparameters, w: Workload) -> tuple[list[int], list[str]]:
-    """Return each block's size and kind; a block without heads of either sort is recurrent."""
-    recurrent = recurrent_bytes(h)
-    each = w.cells * (h.key_length + h.value_length)
-    by_heads = {k: int(each * k * w.bytes_per_element) for k in set(h.kv_heads_per_block)}
-    counts = zip(h.heads_per_block, h.kv_heads_per_block, strict=True)
-    attending = [(heads > 0 and kv_heads > 0, kv_heads) for heads, kv_heads in counts]
-    sizes = [by_heads[kv_heads] if attends else recurrent for attends, kv_heads in attending]
-    return sizes, ["attention" if attends else "recurrent" for attends, _ in attending]
-
-
-def _mllama(h: Hyperparameters, w: Workload, sizes: list[int], kinds: list[str]) -> None:
-    """Cross blocks: K * (Dk + Dv) * 4 * 1601 * 4, not scaled by C, Np or P."""
-    del w
-    cross = h.kv_heads * (h.key_length + h.value_length) * _FLOAT_BYTES
-    cross *= _VISION_TOKENS * _VISION_TILES
-    for i in h.cross_attention_layers:
-        if i < len(sizes):
-            sizes[i], kinds[i] = cross, "cross attention"
-
-
-def _gemma3(h: Hyperparameters, w: Workload, sizes: list[int], kinds: list[str]) -> None:
-    """Blocks with (i + 1) % 6 != 0: int((Np * window + B) * (Dk + Dv) * K * P)."""
-    tokens = w.parallel * h.sliding_window + w.batch
-    sliding = int(tokens * (h.key_length + h.value_length) * h.kv_heads * w.bytes_per_element)
-    for i in range(len(sizes)):
-        if (i + 1) % _GEMMA3_PERIOD:
-            sizes[i], kinds[i] = sliding, "sliding window (gemma3)"
-
-
-def _gptoss(h: Hyperparameters, w: Workload, sizes: list[int], kinds: list[str]) -> None:
-    """Even blocks: unit * (Np * 4096 + B); odd: unit * C; unit = int((Dk + Dv) * K * P)."""
-    unit = int((h.key_length + h.value_length) * h.kv_heads * w.bytes_per_element)
-    sliding, full = unit * (w.parallel * _GPTOSS_WINDOW + w.batch), unit * w.cells
-    for i in range(len(sizes)):
-        if i % 2 == 0:
-            sizes[i], kinds[i] = sliding, "sliding window (gptoss)"
-        else:
-            sizes[i], kinds[i] = full, "full context (gptoss)"
-
-
-_Rule = Callable[[Hyperparameters, Workload, list[int], list[str]], None]
-_RULES: Final[Mapping[str, _Rule]] = MappingProxyType(
-    {"mllama": _mllama, "gemma3": _gemma3, "gptoss": _gptoss, "gpt-oss": _gptoss}
+_REPLACED: Final[Mapping[str, Callable[[Hyperparameters, int], str]]] = MappingProxyType(
+    {
+        "mllama": lambda h, i: "cross attention" if i in h.cross_attention_layers else "",
+        # five of six blocks; the file's own pattern is not consulted
+        "gemma3": lambda _, i: "sliding window (gemma3)" if (i + 1) % 6 else "",
+        "gptoss": _of_gptoss,
+        "gpt-oss": _of_gptoss,
+    }
 )
+"""Architecture → the kind of a block; "" leaves it as it is."""
+
+
+def _kinds(h: Hyperparameters) -> list[str]:
+    """Return the kind of each block; one without heads of either sort is recurrent."""
+    counts = zip(h.heads_per_block, h.kv_heads_per_block, strict=True)
+    return [
+        "attention" if heads > 0 and kv_heads > 0 else "recurrent" for heads, kv_heads in counts
+    ]
+
+
+def _caches(h: Hyperparameters, kinds: list[str], symbols: Mapping[str, Number]) -> list[int]:
+    """Return the bytes of each block's cache."""
+    alike = list(zip(kinds, h.kv_heads_per_block, strict=True))
+    sizes = {
+        (kind, heads): evaluated(FORMULAS[kind], {**symbols, "Ki": heads})
+        for kind, heads in set(alike)
+    }
+    return [sizes[one] for one in alike]
 
 
 # The compute graph: one row of formulas for each family of architectures
 
 
-@dataclass(frozen=True, slots=True)
-class Symbols:
-    """What a row of the table may read."""
-
-    E: int  # embedding length
-    V: int  # number of tokens of the vocabulary
-    H: int  # largest number of heads of a block
-    K: int  # largest number of key and value heads of a block
-    Kmin: int  # smallest number of key and value heads of a block
-    D: int  # head length, E // smallest number of heads
-    Dk: int  # length of a head's key
-    FF: int  # feed-forward length
-    B: int  # batch
-    C: int  # context × parallel
-    Np: int  # parallel
-    G: int  # bytes of block 0's stacked gate experts; 0 without
-    W: int  # width of block 0's first split gate expert; 0 without
-    S: int  # length of block 0's fused attention bias; 0 without
-    R: int  # elements of ``rope_freqs.weights``
-    KVdefault: int  # bytes of the cache before an architecture's rule replaced entries
-    KVtotal: int  # bytes of the cache
-
-    @property
-    def b(self) -> int:
-        """Bytes of one float for each token of the batch, 4 * B."""
-        return 4 * self.B
-
-
-def _symbols(h: Hyperparameters, w: Workload, kv_default: int, kv_total: int) -> Symbols:
-    tensors = h.tensors
-    return Symbols(
-        E=h.embedding_length,
-        V=h.vocabulary,
-        H=h.heads,
-        K=h.kv_heads,
-        Kmin=h.kv_heads_min,
-        D=h.head_length,
-        Dk=h.key_length,
-        FF=h.feed_forward_length,
-        B=w.batch,
-        C=w.cells,
-        Np=w.parallel,
-        G=tensors.gate_experts_bytes or 0,
-        W=tensors.expert_width or 0,
-        S=tensors.fused_bias_length or 0,
-        R=tensors.rope_weights,
-        KVdefault=kv_default,
-        KVtotal=kv_total,
-    )
-
-
-TENSOR_ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "G": "bytes of tensor blk.0.ffn_gate_exps.weight",
-        "W": "second dimension of tensor blk.0.ffn_gate.0.weight",
-        "S": "length of tensor blk.0.attn_qkv.bias",
-        "R": "elements of tensor rope_freqs.weights, which real files do not have",
-    }
-)
-"""Where the symbols that are read from tensors come from."""
-
-Compute: TypeAlias = Callable[[Symbols], tuple[int, int]]
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One family's formulas: (Full, Partial) in bytes, and both as Python writes them."""
+class Row(NamedTuple):
+    """One family's formulas, in bytes."""
 
     name: str
-    compute: Compute
     full: str
     partial: str
 
 
-def row(name: str, full: str, partial: str) -> Callable[[Compute], Row]:
-    return lambda compute: Row(name, compute, full, partial)
-
-
-@row(
+_LLAMA: Final = Row(
     "llama",
     full="max(b * (1 + 4 * E + C * (1 + H)), b * (E + V))",
     partial="b * E + max(b * (1 + E + max(C, E)) + E * E * 9 // 16 + 4 * C * (B * H + D * K),"
     " b * (E + V) + E * V * 105 // 128)",
 )
-def llama(s: Symbols) -> tuple[int, int]:
-    b, B, C, D, E, H, K, V = s.b, s.B, s.C, s.D, s.E, s.H, s.K, s.V
-    full = max(b * (1 + 4 * E + C * (1 + H)), b * (E + V))
-    partial = b * E + max(
-        b * (1 + E + max(C, E)) + E * E * 9 // 16 + 4 * C * (B * H + D * K),
-        b * (E + V) + E * V * 105 // 128,
-    )
-    return full, partial
-
-
-@row(
+_STACKED_EXPERTS: Final = Row(
     "llama, stacked experts",
     full="max(b * (1 + 4 * E + C * (1 + H)), b * (E + V))",
     partial="max(3 * G + b * (2 * FF + K + E + C + D * K),"
     " 4 * (C * B * H + C * D * K + B * 1024 + D * K * B))",
 )
-def stacked_experts(s: Symbols) -> tuple[int, int]:
-    b, B, C, D, E, FF, G, H, K = s.b, s.B, s.C, s.D, s.E, s.FF, s.G, s.H, s.K
-    full = max(b * (1 + 4 * E + C * (1 + H)), b * (E + s.V))
-    partial = max(
-        3 * G + b * (2 * FF + K + E + C + D * K), 4 * (C * B * H + C * D * K + B * 1024 + D * K * B)
-    )
-    return full, partial
-
-
-@row(
+_SPLIT_EXPERTS: Final = Row(
     "llama, split experts",
     full="b * (2 + 3 * E + C * (1 + H) + 2 * K + W)",
     partial="max(b * (3 + D * K + E + C * (1 + H) + W) + (E * E + 3 * E * K * W) * 9 // 16,"
     " b * (1 + 2 * E + C * (1 + H)) + E * (6 * C * K // H + E * 9 // 16))",
 )
-def split_experts(s: Symbols) -> tuple[int, int]:
-    b, C, D, E, H, K, W = s.b, s.C, s.D, s.E, s.H, s.K, s.W
-    if H == 0:
-        raise PlanError("attention.head_count is 0, and the formula of split experts divides by it")
-    full = b * (2 + 3 * E + C * (1 + H) + 2 * K + W)
-    partial = max(
-        b * (3 + D * K + E + C * (1 + H) + W) + (E * E + 3 * E * K * W) * 9 // 16,
-        b * (1 + 2 * E + C * (1 + H)) + E * (6 * C * K // H + E * 9 // 16),
-    )
-    return full, partial
-
-
-@row(
+_MLLAMA: Final = Row(
     "mllama",
     full="max(b * (2 + 3 * E + Dk * H + C * (1 + H)), b * (E + V))",
     partial="max(4 * (B * (2 * E + 1 + C * (1 + H) + Dk * H) + R + Dk * C * K),"
     " b * (E + V) + E * V * 105 // 128)",
 )
-def mllama(s: Symbols) -> tuple[int, int]:
-    b, B, C, Dk, E, H, K, R, V = s.b, s.B, s.C, s.Dk, s.E, s.H, s.K, s.R, s.V
-    full = max(b * (2 + 3 * E + Dk * H + C * (1 + H)), b * (E + V))
-    partial = max(
-        4 * (B * (2 * E + 1 + C * (1 + H) + Dk * H) + R + Dk * C * K),
-        b * (E + V) + E * V * 105 // 128,
-    )
-    return full, partial
-
-
-@row(
+_COMMAND_R: Final = Row(
     "command-r",
     full="max(b * (E + V), b * (2 + 4 * E + C * (1 + H)))",
     partial="max(b * (E + V) + E * V * 105 // 128,"
     " b * (1 + 2 * E + C * (1 + H)) + 4 * E * C + E * E * 9 // 16)",
 )
-def command_r(s: Symbols) -> tuple[int, int]:
-    b, C, E, H, V = s.b, s.C, s.E, s.H, s.V
-    full = max(b * (E + V), b * (2 + 4 * E + C * (1 + H)))
-    partial = max(
-        b * (E + V) + E * V * 105 // 128,
-        b * (1 + 2 * E + C * (1 + H)) + 4 * E * C + E * E * 9 // 16,
-    )
-    return full, partial
-
-
-@row(
+_QWEN2: Final = Row(
     "qwen2",
     full="max(b * (E + V), b * (1 + 2 * E + C + C * H))",
     partial="max(b * (E + V) + E * V * 105 // 128,"
     " 4 * (B * (1 + 2 * E + C * (1 + H)) + E * (1 + C)))",
 )
-def qwen2(s: Symbols) -> tuple[int, int]:
-    b, B, C, E, H, V = s.b, s.B, s.C, s.E, s.H, s.V
-    full = max(b * (E + V), b * (1 + 2 * E + C + C * H))
-    partial = max(
-        b * (E + V) + E * V * 105 // 128, 4 * (B * (1 + 2 * E + C * (1 + H)) + E * (1 + C))
-    )
-    return full, partial
-
-
-@row(
+_PHI2: Final = Row(
     "phi2",
     full="max(b * (E + V), b * (1 + 4 * E + C + C * H))",
     partial="max(b * (2 * E + V) + E * V * 105 // 128, b * (2 + 3 * E + C + C * H))",
 )
-def phi2(s: Symbols) -> tuple[int, int]:
-    b, C, E, H, V = s.b, s.C, s.E, s.H, s.V
-    full = max(b * (E + V), b * (1 + 4 * E + C + C * H))
-    partial = max(b * (2 * E + V) + E * V * 105 // 128, b * (2 + 3 * E + C + C * H))
-    return full, partial
-
-
-@row(
+_STABLELM: Final = Row(
     "stablelm",
     full="b * (C * (1 + H) + 3 * E + 2)",
     partial="max(b * (V + 2 * E), b * (C * (1 + H) + 3 * E + 2))",
 )
-def stablelm(s: Symbols) -> tuple[int, int]:
-    b, C, E, H, V = s.b, s.C, s.E, s.H, s.V
-    full = b * (C * (1 + H) + 3 * E + 2)
-    partial = max(b * (V + 2 * E), full)
-    return full, partial
-
-
-@row(
+_DEEPSEEK2: Final = Row(
     "deepseek2",
     full="max(b * (3 * E + V), b * (3 * E + 2 + C * (1 + K) + 2 * Dk * K))",
     partial="max(b * (3 * E + V) + E * V * 105 // 128,"
     " b * (2 * E + 1 + 2 * Dk * K + C + C * K) + 4 * Dk * C * K + E * Dk * K * 9 // 16)",
 )
-def deepseek2(s: Symbols) -> tuple[int, int]:
-    b, C, Dk, E, K, V = s.b, s.C, s.Dk, s.E, s.K, s.V
-    full = max(b * (3 * E + V), b * (3 * E + 2 + C * (1 + K) + 2 * Dk * K))
-    partial = max(
-        b * (3 * E + V) + E * V * 105 // 128,
-        b * (2 * E + 1 + 2 * Dk * K + C + C * K) + 4 * Dk * C * K + E * Dk * K * 9 // 16,
-    )
-    return full, partial
-
-
-@row("chatglm", full="b * (E + V)", partial="b * (E + V) + E * V * 105 // 128")
-def chatglm(s: Symbols) -> tuple[int, int]:
-    full = s.b * (s.E + s.V)
-    return full, full + s.E * s.V * 105 // 128
-
-
-@row(
+_CHATGLM: Final = Row("chatglm", full="b * (E + V)", partial="b * (E + V) + E * V * 105 // 128")
+_FUSED_BIAS: Final = Row(
     "chatglm, fused bias",
     full="max(b * (E + V), b * (2 + 2 * E + C + C * H + Dk * H + S))",
     partial="max(b * (E + V) + E * V * 105 // 128,"
     " b * (1 + 2 * E + Dk * H + C + C * H) + 4 * Dk * C + 4 * C * Dk + 4 * S)",
 )
-def chatglm_fused_bias(s: Symbols) -> tuple[int, int]:
-    b, C, Dk, E, H, S, V = s.b, s.C, s.Dk, s.E, s.H, s.S, s.V
-    full = max(b * (E + V), b * (2 + 2 * E + C + C * H + Dk * H + S))
-    partial = max(
-        b * (E + V) + E * V * 105 // 128,
-        b * (1 + 2 * E + Dk * H + C + C * H) + 4 * Dk * C + 4 * C * Dk + 4 * S,
-    )
-    return full, partial
-
-
-_FULL: Final = "max(b * (E + V), b * (2 + C + C * H + 2 * E + 2 * Dk * H))"
-_PARTIAL: Final = (
-    "max(b * E + E * V * 105 // 128 + b * V,"
-    " b * (2 * E + 1 + 2 * Dk * H + C + C * H) + 4 * Dk * C * 8 + E * Dk * H * 9 // 16)"
+_GEMMA: Final = Row(
+    "gemma",
+    full="max(b * (E + V), b * (2 + C + C * H + 2 * E + 2 * Dk * H))",
+    # the 8 is a literal of the source, not K
+    partial="max(b * E + E * V * 105 // 128 + b * V,"
+    " b * (2 * E + 1 + 2 * Dk * H + C + C * H) + 4 * Dk * C * 8 + E * Dk * H * 9 // 16)",
 )
-
-
-@row("gemma", full=_FULL, partial=_PARTIAL)
-def gemma(s: Symbols) -> tuple[int, int]:
-    return _gemma(s)
-
-
-@row("gemma3n", full=f"4 * {_FULL}", partial=f"4 * {_PARTIAL}")
-def gemma3n(s: Symbols) -> tuple[int, int]:
-    full, partial = _gemma(s)
-    return 4 * full, 4 * partial  # for its per-layer inputs
-
-
-def _gemma(s: Symbols) -> tuple[int, int]:
-    b, C, Dk, E, H, V = s.b, s.C, s.Dk, s.E, s.H, s.V
-    full = max(b * (E + V), b * (2 + C + C * H + 2 * E + 2 * Dk * H))
-    partial = max(
-        b * E + E * V * 105 // 128 + b * V,
-        b * (2 * E + 1 + 2 * Dk * H + C + C * H) + 4 * Dk * C * 8 + E * Dk * H * 9 // 16,
-    )  # the 8 is a literal of the source, not K
-    return full, partial
-
-
-@row("gptoss", full="0", partial="2 * H // (Kmin or 1) * KVdefault // 6")
-def gptoss(s: Symbols) -> tuple[int, int]:
-    # full is 0, so the fallback copies partial; KVdefault is the cache at full context
-    return 0, 2 * s.H // (s.Kmin or 1) * s.KVdefault // 6
-
-
-@row("gptoss, flash attention", full="0", partial="(4 * Np + C // 1024 + 110) * 1048576")
-def gptoss_flash_attention(s: Symbols) -> tuple[int, int]:
-    return 0, (4 * s.Np + s.C // 1024 + 110) * MIB
-
+# four times as much, for its per-layer inputs
+_GEMMA3N: Final = Row("gemma3n", f"4 * {_GEMMA.full}", f"4 * {_GEMMA.partial}")
+# full is 0, so the fallback copies partial; KVdefault is the cache at full context
+_GPTOSS: Final = Row("gptoss", full="0", partial="2 * H // (Kmin or 1) * KVdefault // 6")
+_GPTOSS_FLASH: Final = Row(
+    "gptoss, flash attention", full="0", partial="(4 * Np + C // 1024 + 110) * 1048576"
+)
 
 _ROWS: Final[Mapping[str, Row]] = MappingProxyType(
     {
-        "llama": llama,
-        "llama4": llama,
-        "mllama": mllama,
-        "gemma": gemma,
-        "gemma2": gemma,
-        "gemma3": gemma,
-        "gemma3n": gemma3n,
-        "command-r": command_r,
-        "qwen2": qwen2,
-        "phi2": phi2,
-        "stablelm": stablelm,
-        "deepseek2": deepseek2,
-        "chatglm": chatglm,
-        "gptoss": gptoss,
-        "gpt-oss": gptoss,
+        "llama": _LLAMA,
+        "llama4": _LLAMA,
+        "mllama": _MLLAMA,
+        "gemma": _GEMMA,
+        "gemma2": _GEMMA,
+        "gemma3": _GEMMA,
+        "gemma3n": _GEMMA3N,
+        "command-r": _COMMAND_R,
+        "qwen2": _QWEN2,
+        "phi2": _PHI2,
+        "stablelm": _STABLELM,
+        "deepseek2": _DEEPSEEK2,
+        "chatglm": _CHATGLM,
+        "gptoss": _GPTOSS,
+        "gpt-oss": _GPTOSS,
     }
 )
 
@@ -454,22 +292,25 @@ def row_for(h: Hyperparameters, *, flash_attention: bool) -> Row | None:
     Experts are looked for in block 0 alone, stacked ones first.
     """
     row = _ROWS.get(h.architecture)
-    if row is llama:
+    if row is _LLAMA:
         if h.tensors.gate_experts_bytes is not None:
-            return stacked_experts
+            return _STACKED_EXPERTS
         if h.tensors.expert_width is not None:
-            return split_experts
-    if row is chatglm and h.tensors.fused_bias_length is not None:
-        return chatglm_fused_bias
-    if row is gptoss and flash_attention:
-        return gptoss_flash_attention
+            return _SPLIT_EXPERTS
+    if row is _CHATGLM and h.tensors.fused_bias_length is not None:
+        return _FUSED_BIAS
+    if row is _GPTOSS and flash_attention:
+        return _GPTOSS_FLASH
     return row
 
 
 # Both together
 
 FALLBACK: Final = "H // (Kmin or 1) * KVtotal // 6"
-"""Partial of a model whose row gives 0 or which has no row, as Python writes it."""
+"""Partial of a model whose row gives 0 or which has no row; source: Ollama, llm/server.go, `Load`.
+
+Kmin counts as 1 where a block has no key and value heads: for hybrids the estimate is large.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -484,7 +325,7 @@ class GraphSize:
     partial_resolved: int  # `partial` after the fallback
     full_resolved: int  # `full` after the fallback
     row: Row | None  # the formulas used, or None
-    symbols: Symbols  # values of the formulas' symbols
+    symbols: Mapping[str, Number]  # values of the formulas' symbols
     workload: Workload  # the settings
 
 
@@ -507,15 +348,20 @@ def graph_size(  # noqa: PLR0913 - the settings by name are docs/interface.md's 
 
 def size_workload(h: Hyperparameters, workload: Workload) -> GraphSize:
     """Return `graph_size` for settings in one piece."""
-    caches, kinds = _default(h, workload)
-    kv_default = sum(caches)
-    if h.architecture in _RULES:
-        _RULES[h.architecture](h, workload, caches, kinds)
-    kv_total = sized(sum(caches), "the KV cache")
-    symbols = _symbols(h, workload, kv_default, kv_total)
+    symbols, kinds = _symbols(h, workload), _kinds(h)
+    caches = _caches(h, kinds, symbols)
+    symbols["KVdefault"] = sum(caches)
+    if replaced := _REPLACED.get(h.architecture):
+        kinds = [replaced(h, i) or kind for i, kind in enumerate(kinds)]
+        caches = _caches(h, kinds, symbols)
+    kv_total = symbols["KVtotal"] = sized(sum(caches), "the KV cache")
     row = row_for(h, flash_attention=workload.flash_attention)
-    full, partial = (0, 0) if row is None else row.compute(symbols)
-    partial_resolved = sized(partial or fallback(symbols), "the compute graph")
+    try:
+        full, partial = (0, 0) if row is None else (evaluated(one, symbols) for one in row[1:])
+    except ZeroDivisionError as error:
+        what = "attention.head_count is 0, and the formula of split experts divides by it"
+        raise PlanError(what) from error
+    partial_resolved = sized(partial or evaluated(FALLBACK, symbols), "the compute graph")
     return GraphSize(
         kv_per_layer=tuple(caches),
         kv_kinds=tuple(kinds),
@@ -528,11 +374,3 @@ def size_workload(h: Hyperparameters, workload: Workload) -> GraphSize:
         symbols=symbols,
         workload=workload,
     )
-
-
-def fallback(s: Symbols) -> int:
-    """Return (H // (Kmin or 1)) * KVtotal // 6; source: Ollama, llm/server.go, `Load`.
-
-    Kmin counts as 1 where a block has no key and value heads: for hybrids the estimate is large.
-    """
-    return s.H // (s.Kmin or 1) * s.KVtotal // 6

@@ -5,20 +5,15 @@ docs/planner.md, sections 4 to 8.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import Final
 
 from explorer.planner.devices import quoted
 from explorer.planner.engines.ollama_013.layout import DeviceLayout, Layout
 from explorer.planner.engines.ollama_013.settings import EffectiveSettings
-from explorer.planner.engines.ollama_013.sizes import FALLBACK, FORMULAS, TENSOR_ORIGINS
+from explorer.planner.engines.ollama_013.sizes import FALLBACK, FORMULAS, symbols_in
 from explorer.planner.hyperparameters import Hyperparameters
-from explorer.planner.plan import Input, Number, Term, sum_term, term
+from explorer.planner.plan import Input, Term, sum_term, term
 from explorer.planner.request import PlanRequest
-
-_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
-_NOT_SYMBOLS: Final = frozenset({"max", "min", "sum", "int", "or"})
 
 
 def terms(
@@ -146,7 +141,7 @@ class _Symbols:
 
     def __init__(self, h: Hyperparameters, effective: EffectiveSettings, layout: Layout) -> None:
         w = layout.sizes.workload
-        self._h, self._symbols = h, layout.sizes.symbols
+        self._h, self._values = h, layout.sizes.symbols
         origins = effective.origins
         context = origins.get("context", "setting context")
         parallel = origins.get("parallel", "setting parallel")
@@ -167,35 +162,31 @@ class _Symbols:
             "Kmin": f"smallest of {kv_heads}",
             "D": smallest,
             "Dk": key("Dk", "") + ("" if dk is not None else f": {smallest}"),
+            "Dv": key("Dv", "") + ("" if dv is not None else f": {smallest}"),
+            "window": key("window", "sliding window"),
+            "conv": key("conv", "ssm.conv_kernel"),
+            "inner": key("inner", "ssm.inner_size"),
+            "state": key("state", "ssm.state_size"),
+            "groups": key("groups", "ssm.group_count"),
+            "G": "bytes of tensor blk.0.ffn_gate_exps.weight",
+            "W": "second dimension of tensor blk.0.ffn_gate.0.weight",
+            "S": "length of tensor blk.0.attn_qkv.bias",
+            "R": "elements of tensor rope_freqs.weights, which real files do not have",
             "B": batch,
             "b": f"4 bytes × batch ({batch})",
             "C": f"context ({context}) × parallel ({parallel})",
             "Np": parallel,
+            "P": f"bytes of an element of {quoted(w.kv_cache_type)} ({cache_type})",
             "KVtotal": "kv_cache.total",
             "KVdefault": "cache of all blocks as if each kept the full context",
-            **TENSOR_ORIGINS,
-        }
-        self._others: dict[str, tuple[Number, str]] = {
-            "Dv": (h.value_length, key("Dv", "") + ("" if dv is not None else f": {smallest}")),
-            "window": (h.sliding_window, key("window", "sliding window")),
-            "conv": (h.ssm_conv_kernel, key("conv", "ssm.conv_kernel")),
-            "inner": (h.ssm_inner_size, key("inner", "ssm.inner_size")),
-            "state": (h.ssm_state_size, key("state", "ssm.state_size")),
-            "groups": (h.ssm_group_count, key("groups", "ssm.group_count")),
-            "P": (
-                w.bytes_per_element,
-                f"bytes of an element of {quoted(w.kv_cache_type)} ({cache_type})",
-            ),
         }
 
     def term(self, name: str, value: int, formula: str, block: int | None = None) -> Term:
-        words = (word for word in _WORD.findall(formula) if word not in _NOT_SYMBOLS)
-        return Term(name, value, formula, {word: self._input(word, block) for word in words})
+        inputs = {symbol: self._input(symbol, block) for symbol in symbols_in(formula)}
+        return Term(name, value, formula, inputs)
 
     def _input(self, symbol: str, block: int | None) -> Input:
         if symbol == "Ki" and block is not None:
             origin = self._h.origins.get("kv heads", "key and value head counts")
             return Input(self._h.kv_heads_per_block[block], f"{origin}, block {block}")
-        if symbol in self._origins:
-            return Input(getattr(self._symbols, symbol), self._origins[symbol])
-        return Input(*self._others[symbol])
+        return Input(self._values[symbol], self._origins[symbol])
