@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from explorer.errors import PlanError
 from explorer.parallel import Check, never
@@ -63,13 +63,13 @@ def solve(what: str, request: PlanRequest, engine: Engine, check: Check = never)
     setting = setting_of(what, engine)
     if not setting:
         return Advice(what, None, f"{engine.short_title} has no such setting")
-    found = QUESTIONS[what](_Search(request, engine, check))
+    found = QUESTIONS[what].answer(_Search(request, engine, check))
     return found if found.sets else replace(found, sets={setting: found.value})
 
 
 def setting_of(what: str, engine: Engine) -> str:
     """Return the setting of an engine that a question is about; empty where it has none."""
-    setting = engine.curves[0].setting if what == "kv-cache-type" else _ABOUT[what]
+    setting = engine.curves[0].setting if what == "kv-cache-type" else QUESTIONS[what].setting
     return setting if setting in {one.name for one in engine.settings} else ""
 
 
@@ -385,25 +385,23 @@ def _main_obstacle(search: _Search, count: int) -> str:
     return f"{bytes_text(rest)} stay on the CPU, more than is free of main memory"
 
 
-QUESTIONS: Final[Mapping[str, Callable[[_Search], Advice]]] = MappingProxyType(
+class Question(NamedTuple):
+    """The setting that a question is about, and what answers it."""
+
+    setting: str
+    answer: Callable[[_Search], Advice]
+
+
+QUESTIONS: Final[Mapping[str, Question]] = MappingProxyType(
     {
-        "context": largest_context,
-        "parallel": most_parallel,
-        "kv-cache-type": best_cache_type,
-        "gpu-layers": most_gpu_layers,
-        "fewest-gpu-layers": fewest_gpu_layers,
+        "context": Question("context", largest_context),
+        "parallel": Question("parallel", most_parallel),
+        "kv-cache-type": Question("kv_cache_type", best_cache_type),
+        "gpu-layers": Question("num_gpu", most_gpu_layers),
+        "fewest-gpu-layers": Question("num_gpu", fewest_gpu_layers),
     }
 )
 """What can be asked for."""
-
-
-_ABOUT: Final = {
-    "context": "context",
-    "parallel": "parallel",
-    "kv-cache-type": "kv_cache_type",
-    "gpu-layers": "num_gpu",
-    "fewest-gpu-layers": "num_gpu",
-}  # the setting that a question is about
 
 _PLACING: Final = ("num_gpu", "tensor_split", "cpu_moe_layers")
 

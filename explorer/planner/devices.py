@@ -240,9 +240,6 @@ LookUp: TypeAlias = Callable[[str], Device | None]
 
 _CONTEXT: Final = re.compile(r"(\d{1,9})(?:([.]\d{1,6})?([km])i?)?", re.IGNORECASE)
 _CONTEXT_UNITS: Final = {"k": 1 << 10, "m": 1 << 20}
-_KEYS: Final = (
-    *("name", "free", "total", "library", "integrated", "id", "driver", "compute", "reserve"),
-)
 _YES_NO: Final[Mapping[str, bool]] = MappingProxyType(
     {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 )
@@ -332,16 +329,7 @@ def parse_gpu(text: str, position: int = 0, look_up: LookUp | None = None) -> De
         return _from_word(text.strip(), position, look_up)
     fields = _fields(text)
     device = _base(fields, position, look_up)
-    readers: dict[str, tuple[str, Callable[[str], Any]]] = {
-        "total": ("total", parse_memory),
-        "free": ("free", parse_memory),
-        "library": ("library", lambda name: _LIBRARIES.get(name.lower(), name)),
-        "integrated": ("integrated", _yes_no),
-        "driver": ("driver_major", _driver),
-        "compute": ("compute", compute_capability),
-        "reserve": ("reserve", parse_memory),
-    }
-    known = [(*readers[key], value) for key, value in fields.items() if key in readers]
+    known = [(*_FIELDS[key], value) for key, value in fields.items() if key not in _NAMES]
     changes = {name: read(value) for name, read, value in known}
     if "total" in changes:
         changes.setdefault("free", changes["total"])
@@ -362,8 +350,8 @@ def _fields(text: str) -> dict[str, str]:
     fields: dict[str, str] = {}
     for part in text.split(","):
         key, sign, value = (piece.strip() for piece in part.partition("="))
-        if key not in _KEYS or not sign or not value:
-            names = ", ".join(_KEYS)
+        if key not in (*_NAMES, *_FIELDS) or not sign or not value:
+            names = ", ".join((*_NAMES, *_FIELDS))
             raise PlanError(f"{quoted(part)!r} does not describe a GPU. Use KEY=VALUE with {names}")
         if key in fields:
             raise PlanError(f"{key} occurs twice in {quoted(text)!r}")
@@ -394,3 +382,18 @@ def _driver(text: str) -> int:
     if not (major.isascii() and major.isdigit() and len(major) < 6):
         raise PlanError(f"{quoted(text)!r} is not a version of a driver. Write 12 or 12.4")
     return int(major)
+
+
+_NAMES: Final = ("name", "id")
+_FIELDS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = MappingProxyType(
+    {
+        "free": ("free", parse_memory),
+        "total": ("total", parse_memory),
+        "library": ("library", lambda name: _LIBRARIES.get(name.lower(), name)),
+        "integrated": ("integrated", _yes_no),
+        "driver": ("driver_major", _driver),
+        "compute": ("compute", compute_capability),
+        "reserve": ("reserve", parse_memory),
+    }
+)
+"""What else a SPEC says of a GPU: the field of `Device`, and what reads it."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
+
+from explorer.planner.devices import GIB, Device
 
 CONTEXT_LENGTH: Final = "OLLAMA_CONTEXT_LENGTH"
 NUM_PARALLEL: Final = "OLLAMA_NUM_PARALLEL"
@@ -40,6 +42,15 @@ def integer(environment: Mapping[str, str], name: str) -> int | None:
     if not (value.isascii() and value.isdigit()) or len(value) > 20:
         return None
     return min(int(value), _MOST)
+
+
+_CONTEXTS: Final = ((47 * GIB, 262_144), (23 * GIB, 32_768), (0, 4_096))
+
+
+def default_context(devices: Sequence[Device]) -> int:
+    """Return the tokens that Ollama since 0.30 takes by itself, by the memory of the GPUs."""
+    vram = sum(device.capacity_bytes for device in devices)
+    return next(tokens for least, tokens in _CONTEXTS if vram >= least)
 
 
 def used(environment: Mapping[str, str]) -> dict[str, str]:

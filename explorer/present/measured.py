@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from explorer.planner import settings as planner_settings
+from explorer.planner.devices import HOST
 from explorer.planner.engines.llama_cpp import NEWEST, Settings
-from explorer.planner.logs.comparison import ALL, HOST, Amount, Comparison, Residual, Unaccounted
+from explorer.planner.logs.comparison import ALL, Amount, Comparison, Residual, Unaccounted
 from explorer.planner.logs.lines import VLLM, Log
 from explorer.text import (
     bytes_text,

@@ -31,7 +31,6 @@ _ONE_SEQUENCE: Final = frozenset((
     "mllama", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "qwen3next", "lfm2", "lfm2moe",
     "nemotron_h", "nemotron_h_moe", "nemotron_h_omni",
 ))  # fmt: skip
-_CONTEXTS: Final = ((47 * GIB, 262_144), (23 * GIB, 32_768), (0, 4_096))
 _LARGE, _MEDIUM, _SMALL, _LEAST = 2048, 1024, 512, 256
 _BATCHES: Final = ((32_768, _LARGE), (4_096, _MEDIUM), (-1, _SMALL))  # above so many cells
 _SHARES: Final = {_LARGE: 60, _MEDIUM: 75}  # per cent of memory that a batch may meet
@@ -123,8 +122,7 @@ def _context(request: PlanRequest) -> _Choice:
     limit = request.h.trained_context or MAX_COUNT
     asked = _first(request, "context", env.CONTEXT_LENGTH)
     if asked is None:
-        vram = sum(device.capacity_bytes for device in request.devices)
-        value = next(tokens for least, tokens in _CONTEXTS if vram >= least)
+        value = env.default_context(request.devices)
         return _Choice(min(value, limit), "chosen by the memory of the GPUs")
     if asked.value <= limit:
         return asked

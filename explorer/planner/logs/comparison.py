@@ -11,7 +11,6 @@ from explorer.planner.engines import llama_cpp
 from explorer.planner.logs.lines import BLOCK, BLOCKS, REQUESTS, TOKENS, Measured
 from explorer.planner.settings import Settings
 
-HOST: Final = "host"
 ALL: Final = "all"
 
 _UNITS: Final = MappingProxyType(

@@ -211,11 +211,8 @@ class _Load:
         buffers = self.buffers or self.breakdown
         devices = tuple(LoggedDevice(name, **known) for name, known in self.devices.items())
         settings = self.arguments | self.settings
-        settings.pop("drafted", None)
-        vllm = _OF_VLLM if self.source == VLLM else _OF_VLLM - _SHARED
-        settings = {
-            key: one for key, one in settings.items() if (key in vllm) == (vllm == _OF_VLLM)
-        }
+        others = settings.keys() - _OF_VLLM if self.source == VLLM else _OF_VLLM - _SHARED
+        settings = {key: one for key, one in settings.items() if key not in {*others, "drafted"}}
         offloaded = self.facts.get("offloaded")
         if offloaded is not None:
             settings["gpu_layers"] = offloaded[0]
@@ -367,7 +364,7 @@ class LogParser:
         for word, pattern, read in _LINES:
             if word in text:
                 match = pattern.search(text)
-                if match is not None:
+                if match is not None and not (self._now.drafting and read in _OF_MAIN):
                     read(self, match)
                 return
 
@@ -405,8 +402,6 @@ class LogParser:
     def _model(self, _match: re.Match[str]) -> None:
         """A model's header was read."""
         before = self._now
-        if before.drafting:
-            return
         if before.buffers or "total" in before.facts:
             self._end()
         elif before.header:  # only its vocabulary was read, as Ollama does first
@@ -427,8 +422,6 @@ class LogParser:
 
     def _metadata(self, match: re.Match[str]) -> None:
         key, value = match[1], _named(match[2])
-        if self._now.drafting:
-            return
         if key == "arch":
             key = "general.architecture"
         if key in _FACTS:
@@ -456,8 +449,7 @@ class LogParser:
         self._now.add(device, kind, _sized(match), sums=not is_last)
 
     def _offload(self, match: re.Match[str]) -> None:
-        if not self._now.drafting:
-            self._now.facts["offloaded"] = (int(match[1]), int(match[2]))
+        self._now.facts["offloaded"] = (int(match[1]), int(match[2]))
 
     def _draft(self, match: re.Match[str]) -> None:
         """What follows is of a second context: a draft model's, or that of the model's own MTP."""
@@ -489,8 +481,6 @@ class LogParser:
     def _sequences(self, match: re.Match[str]) -> None:
         """Take sequences and states that are kept for each from the summary of a cache."""
         settings = self._now.settings
-        if self._now.drafting:
-            return
         sequences = int(match["seqs"])
         settings.setdefault("parallel", sequences)
         if match["streams"] and sequences > 1:
@@ -502,8 +492,6 @@ class LogParser:
     def _context(self, _match: re.Match[str]) -> None:
         """A context is made; what an earlier one of this model held is gone."""
         now = self._now
-        if now.drafting:
-            return
         for key in [key for key in now.buffers if key[1] in {CACHE, COMPUTE, OUTPUT}]:
             del now.buffers[key]
         now.settings.clear()
@@ -514,8 +502,6 @@ class LogParser:
         if not colon or entry is None or not head.endswith("llama_context"):
             return
         name, value, now = entry[1], entry[2], self._now
-        if now.drafting:
-            return  # it follows the main one
         if name in _COUNTS:
             setting, number = _COUNTS[name], _count(value)
             if name == "n_ctx" and setting in now.settings and not now.is_empty:
@@ -526,15 +512,12 @@ class LogParser:
             now.settings[_SWITCHES[name]] = _ON_OR_OFF[value]
 
     def _flash_attention(self, match: re.Match[str]) -> None:
-        if not self._now.drafting:
-            self._now.settings["flash_attention"] = match[1] == "enabled"
+        self._now.settings["flash_attention"] = match[1] == "enabled"
 
     def _full_windows(self, _match: re.Match[str]) -> None:
         self._now.settings["swa_full"] = True
 
     def _cache_types(self, match: re.Match[str]) -> None:
-        if self._now.drafting:
-            return
         for which, name in _TYPE.findall(match.string):
             if name in PART_CACHE_TYPES:
                 self._now.settings[f"type_{which.lower()}"] = name
@@ -864,6 +847,15 @@ _LINES: Final = (
     *_lines(["% GPU", "% CPU"], LogParser._table_row, _PS_ROW),
 )
 """The first of these words that a line holds says how it is read: pattern and method."""
+
+_OF_MAIN: Final = frozenset(
+    {
+        *(LogParser._model, LogParser._metadata, LogParser._offload, LogParser._sequences),
+        *(LogParser._context, LogParser._context_entry, LogParser._flash_attention),
+        LogParser._cache_types,
+    }
+)
+"""What is read of the main context alone: the one that drafts tokens follows it."""
 
 WORDS: Final = tuple(word.encode() for word, _, _ in _LINES)
 """A line that says anything has one of these words."""

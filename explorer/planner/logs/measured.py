@@ -17,10 +17,10 @@ from typing import Any, Final
 
 from explorer.errors import PlanError
 from explorer.formats.model import Model
-from explorer.planner.devices import Device
+from explorer.planner.devices import HOST, Device
 from explorer.planner.engines import llama_cpp
 from explorer.planner.inputs import header_to_plan
-from explorer.planner.logs.comparison import HOST, Comparison, Residual, Unaccounted
+from explorer.planner.logs.comparison import Comparison, Residual, Unaccounted
 from explorer.planner.logs.lines import (
     CACHE,
     COMPUTE,
@@ -97,13 +97,8 @@ def compare(
     allocation = llama_cpp.allocate(header, settings)
     tokens = model.metadata.entry("tokenizer.ggml.tokens")
     vocabulary = 0 if tokens is None else tokens.length or 0
-    planned = _planned(allocation, mapped=measured.mapped)
-    if measured.source == "llama.cpp":
-        planned[HOST, OUTPUT] = (vocabulary * settings.parallel * 4, None)
-    if allocation.draft is not None:
-        drafted = _planned(allocation.draft, mapped=measured.mapped)
-        drafted[HOST, OUTPUT] = planned.get((HOST, OUTPUT), (None, None))
-        planned |= {(place, DRAFTED[kind]): both for (place, kind), both in drafted.items()}
+    logits = vocabulary * settings.parallel * 4 if measured.source == "llama.cpp" else None
+    planned = _planned(allocation, mapped=measured.mapped, logits=logits)
     residuals = tuple(_residuals(planned, held)) if held else tuple(_sums(planned, measured))
     unaccounted = tuple(_unaccounted(places, residuals, settings))
     return Comparison(measured, settings, residuals, unaccounted, inferred, assumed)
@@ -341,11 +336,7 @@ def _worst(
     held: dict[tuple[str, str], tuple[int, int]],
 ) -> float:
     """Return by which part of itself the worst of the measured compute buffers is missed."""
-    allocation = llama_cpp.allocate(header, settings)
-    planned = _planned(allocation, mapped=False)
-    if allocation.draft is not None:
-        drafted = _planned(allocation.draft, mapped=False)
-        planned |= {(place, DRAFTED[kind]): both for (place, kind), both in drafted.items()}
+    planned = _planned(llama_cpp.allocate(header, settings), mapped=False)
     buffers = [one for one in held if one[1] in (COMPUTE, DRAFTED[COMPUTE])]
     return max(
         abs((planned.get(one, (0, 0))[0] or 0) - held[one][0]) / max(held[one][0], 1)
@@ -375,8 +366,13 @@ def _layers_by_weights(
 Planned = dict[tuple[str, str], tuple[int | None, int | None]]
 
 
-def _planned(allocation: llama_cpp.Allocation, *, mapped: bool) -> Planned:
-    """Return the plan by place and kind: bytes, or the upper end of a band and its lower end."""
+def _planned(
+    allocation: llama_cpp.Allocation, *, mapped: bool, logits: int | None = None
+) -> Planned:
+    """Return the plan by place and kind: bytes, or the upper end of a band and its lower end.
+
+    `logits` are the bytes of those of one token of each sequence; None where no log tells of them.
+    """
     found: Planned = {}
     sums: Counter[tuple[str, str]] = Counter()
     for name, buffer in allocation.buffers.items():
@@ -394,7 +390,13 @@ def _planned(allocation: llama_cpp.Allocation, *, mapped: bool) -> Planned:
                 None if most is None or before is None else most + before,
                 least if low is None else low + (least or 0),
             )
-    return found | {key: (nbytes, None) for key, nbytes in sums.items()}
+    found |= {key: (nbytes, None) for key, nbytes in sums.items()}
+    if logits is not None:
+        found[HOST, OUTPUT] = logits, None
+    if allocation.draft is not None:
+        drafted = _planned(allocation.draft, mapped=mapped, logits=logits)
+        found |= {(place, DRAFTED[kind]): both for (place, kind), both in drafted.items()}
+    return found
 
 
 def _residuals(

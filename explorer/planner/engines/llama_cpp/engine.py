@@ -76,7 +76,7 @@ class ServerEngine(Engine):
 
     def context_as_placed(self, plan: Plan, check: Check) -> int | None:
         """Return the largest context at which nothing is short; layers stay as planned."""
-        return context_as_placed(plan, check)
+        return _context_as_placed(plan, check)
 
 
 class LlamaCpp(ServerEngine):
@@ -138,7 +138,7 @@ class Wanted:
 
 def allocated(engine: Engine, request: PlanRequest, wanted: Wanted) -> Plan:
     """Return the plan of a server with these arguments."""
-    asked, header = request.settings, _header(request)
+    asked, header = request.settings, _header_of(request.h)
     devices = _devices(request)
     wanted = replace(wanted, settings=_speculating(request, wanted.settings, devices))
     settings, decision = _placed(request, header, wanted, devices)
@@ -262,10 +262,6 @@ def _why_flash_attention(outcome: Outcome) -> str:
     return f"off: {lacks or 'the cache is on the CPU, and attention comes to lie there too'}"
 
 
-def _header(request: PlanRequest) -> Header:
-    return _header_of(request.h)
-
-
 def _header_of(h: Hyperparameters) -> Header:
     header = h.llama_cpp
     if isinstance(header, str):
@@ -386,7 +382,7 @@ _MOST_TOKENS: Final = 1 << 30
 _USUAL_UBATCH: Final = 128
 
 
-def context_as_placed(plan: Plan, check: Check) -> int | None:
+def _context_as_placed(plan: Plan, check: Check) -> int | None:
     """Return the largest context at which nothing is short; layers stay as planned."""
     placed = plan.details
     assert isinstance(placed, Outcome)  # made here

@@ -269,16 +269,13 @@ class Outcome(FolderDetails):
         found = {
             "context": Effective(self.context, origin=origin),
             "parallel": Effective(1),
-            "kv_cache_type": Effective("bf16" if self.quantized is None else self._cache_name),
+            "kv_cache_type": Effective("bf16"),
             "wired_limit": Effective(self.limits.low),
         }
         if self.quantized is not None:
-            found["kv_bits"] = Effective(self.quantized.bits)
+            bits = self.quantized.bits
+            found |= {"kv_cache_type": Effective(f"{bits}-bit"), "kv_bits": Effective(bits)}
         return found
-
-    @property
-    def _cache_name(self) -> str:
-        return "" if self.quantized is None else f"{self.quantized.bits}-bit"
 
     # Details
 

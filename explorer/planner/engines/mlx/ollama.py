@@ -50,7 +50,6 @@ from explorer.planner.plan import (
 from explorer.planner.request import PlanRequest
 from explorer.text import AtLeast, bytes_text
 
-_CONTEXTS: Final = ((47 * GIB, 262_144), (23 * GIB, 32_768), (0, 4_096))
 _PREFIXES: Final = 8 * GIB  # of other conversations and snapshots, at most
 _KNOWN: Final = ("llama", "qwen3", "gemma3_text", "nemotron_h", "qwen3_5_text", "qwen3_5_moe_text")
 
@@ -100,11 +99,10 @@ class OllamaMlx(FolderEngine):
         if not request.devices:
             raise PlanError("Ollama's MLX engine is planned for a GPU; name one to plan for")
         device = request.devices[0]
-        vram = sum(one.capacity_bytes for one in request.devices)
         own = request.settings.context or request.h.own_context
         own = own or env.integer(request.environment, env.CONTEXT_LENGTH)
         most = folder.number("max_position_embeddings", default=1 << 20, least=1)
-        tokens = own or next(value for least, value in _CONTEXTS if vram >= least)
+        tokens = own or env.default_context(request.devices)
         context, caches = min(tokens, most), dict[LayerCache, int]()
         moments = Moments(AtLeast(0), AtLeast(0))
         if folder.model_type not in _UNKNOWN_CACHES:
