@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.planner.golden import SUBSET, Golden
+from tests.planner.models import DATA, packed
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +26,4 @@ def subset() -> Golden:
 @pytest.fixture(scope="session")
 def families() -> dict[str, Any]:
     """What libllama allocates for a small model of each architecture (`provenance` in it)."""
-    path = SUBSET.with_name("llama_cpp_families.json.gz")
-    with gzip.open(path) as file:
-        content: dict[str, Any] = json.load(file)
-    return content
+    return packed(DATA / "llama_cpp_families.json.gz")

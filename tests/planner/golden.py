@@ -42,15 +42,15 @@ class Golden:
             self._models[name] = parts
         return self._models[name]
 
-    def cases(self, kind: str, model: str | None = None) -> list[Case]:
-        """Return the cases of a kind, about one model or all."""
+    def cases(self, kind: str) -> list[Case]:
+        """Return the cases of a kind."""
         found: list[Case] = self.content[kind]
-        return [case for case in found if model is None or case["model"] == model]
+        return found
 
-    def differences(self, kind: str, model: str | None = None) -> Iterator[str]:
+    def differences(self, kind: str) -> Iterator[str]:
         """Yield each figure that differs: case, figure, what was found and what is expected."""
         compute: Callable[[Hyperparameters, Case], dict[str, Any]] = _KINDS[kind]
-        for case in self.cases(kind, model):
+        for case in self.cases(kind):
             expected = case.get("expected") or case["expected_safe"]
             got = compute(self.model(case["model"]), case)
             for figure in sorted({*expected, *got}):

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from explorer.formats.model import Model
-from explorer.formats.tensors import TensorColumns, TensorTable
 from explorer.planner.engines.llama_cpp import Allocation, Settings
-from explorer.planner.hyperparameters import plain_metadata
-from explorer.quantization import TENSOR_TYPES
+from tests.planner.models import header_model
 
 _FOLDER = Path(__file__).parents[1] / "data" / "logs"
 
@@ -54,21 +51,6 @@ def tiny_model(experts: int = 0) -> Model:
     if experts:
         metadata |= {"llama.expert_count": experts, "llama.expert_used_count": 2}
     return header_model(metadata, tensors)
-
-
-def header_model(metadata: Mapping[str, Any], tensors: list[tuple[str, str, list[int]]]) -> Model:
-    """Return a model of these metadata and tensors; dimensions in GGUF's order."""
-    columns = TensorColumns(
-        names=[name for name, _, _ in tensors],
-        shapes=[tuple(reversed(dims)) for _, _, dims in tensors],
-        types=[TENSOR_TYPES[kind] for _, kind, _ in tensors],
-    )
-
-    def build(row: int) -> Any:
-        raise AssertionError("no weights are read")
-
-    path = Path("model.gguf")
-    return Model("gguf", path, (), plain_metadata(metadata), TensorTable(columns, build))
 
 
 def server_log(

@@ -2,19 +2,76 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
 
+from explorer.formats.model import Model
+from explorer.formats.tensors import TensorColumns, TensorTable
 from explorer.planner import Device, Hyperparameters, Settings
+from explorer.planner.hyperparameters import plain_metadata
+from explorer.quantization import TENSOR_TYPES
 
 MIB, GIB = 1 << 20, 1 << 30
+DATA = Path(__file__).parents[1] / "data" / "planner"
+
+
+def packed(path: Path) -> dict[str, Any]:
+    """Return the JSON of a compressed file of golden cases."""
+    found: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+    return found
+
+
+def header_model(metadata: Mapping[str, Any], tensors: list[tuple[str, str, list[int]]]) -> Model:
+    """Return a model that has a header and nothing else; dimensions in GGUF's order."""
+    columns = TensorColumns(
+        names=[name for name, _, _ in tensors],
+        shapes=[tuple(reversed(dims)) for _, _, dims in tensors],
+        types=[TENSOR_TYPES[kind] for _, kind, _ in tensors],
+        parameters=[math.prod(dims) for _, _, dims in tensors],
+    )
+
+    def build(row: int) -> Any:
+        raise AssertionError("no weights are read")
+
+    path = Path("model.gguf")
+    return Model("gguf", path, (), plain_metadata(metadata), TensorTable(columns, build))
+
+
+TINY = {
+    "general.architecture": "llama",
+    "llama.block_count": 2,
+    "llama.embedding_length": 256,
+    "llama.feed_forward_length": 512,
+    "llama.context_length": 4096,
+    "llama.attention.head_count": 4,
+    "llama.attention.head_count_kv": 2,
+}
+TINY_TENSORS = [
+    ("token_embd.weight", "Q8_0", [256, 100]),
+    ("output_norm.weight", "F32", [256]),
+    ("blk.0.attn_k.weight", "Q8_0", [256, 128]),
+    ("blk.1.attn_k.weight", "Q8_0", [256, 128]),
+    ("blk.1.ffn_up_exps.weight", "F16", [256, 512, 2]),
+]
 
 ARCHITECTURES = (
     "llama", "llama4", "mllama", "gemma", "gemma2", "gemma3", "gemma3n", "command-r", "qwen2",
     "phi2", "stablelm", "deepseek2", "chatglm", "gptoss", "gpt-oss", "qwen3", "jamba", "nothing",
 )  # fmt: skip
 LIBRARIES = ("CUDA", "ROCm", "Vulkan", "Metal", "oneAPI")
+
+
+def tiny() -> Hyperparameters:
+    """Return what is read of a header with experts in one of two blocks."""
+    return Hyperparameters.from_model(
+        header_model({**TINY, "tokenizer.ggml.tokens": ["a"]}, TINY_TENSORS)
+    )
 
 
 def small_model(architecture: str = "llama", blocks: int = 4, **keys: Any) -> Hyperparameters:

@@ -6,10 +6,7 @@ CUDA's and holds nothing, as those of docs/planner.md, section 13.
 
 from __future__ import annotations
 
-import gzip
-import json
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,10 +14,9 @@ import pytest
 from explorer.errors import PlanError
 from explorer.formats.model import Model
 from explorer.planner.engines.llama_cpp import Allocation, Header, Settings, allocate, fit
-from tests.planner.test_llama_cpp import _model
+from tests.planner.models import DATA, header_model, packed
 
-_PATH = Path(__file__).parents[1] / "data" / "planner" / "llama_cpp_contexts.json.gz"
-_CONTENT: dict[str, Any] = json.loads(gzip.decompress(_PATH.read_bytes()))
+_CONTENT = packed(DATA / "llama_cpp_contexts.json.gz")
 MODELS: dict[str, Any] = _CONTENT["models"]
 _CASES: list[dict[str, Any]] = _CONTENT["cases"]
 _GIB = 1 << 30
@@ -29,7 +25,7 @@ _GIB = 1 << 30
 def model_of(name: str) -> Model:
     """Return a model of the cases; a header and nothing else."""
     described = MODELS[name]
-    return _model(described["metadata"], described["tensors"])
+    return header_model(described["metadata"], described["tensors"])
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,22 +14,20 @@ from explorer.formats.model import Model
 from explorer.planner import Device, Host, Hyperparameters, Settings, plan
 from explorer.planner.engines.registry import ENGINES, default_engine
 from explorer.planner.folder import Folder
-from explorer.planner.inputs import PlanInputs, plan_record, plan_result
+from explorer.planner.inputs import PlanInputs, plan_result
 from explorer.planner.plan import Level, Plan
 from explorer.planner.settings import SETTINGS
-from explorer.present.plan import answer, memory_bars
-from tests.planner.test_llama_cpp import _TENSORS, _TINY, _model
-from tests.planner.test_result import evaluate
+from explorer.present.plan import answer
+from tests.planner.models import GIB, MIB, TINY, TINY_TENSORS, header_model, tiny
+from tests.planner.plans import check_terms, evaluate, record_of
 
-GIB = 1 << 30
-MIB = 1 << 20
 GPU = Device("0", "CUDA", 8 * GIB, name="NVIDIA L4")
 SECOND = Device("1", "CUDA", 4 * GIB)
 
 
 @pytest.fixture(scope="module")
 def h() -> Hyperparameters:
-    return Hyperparameters.from_model(_model({**_TINY, "tokenizer.ggml.tokens": ["a"]}, _TENSORS))
+    return tiny()
 
 
 def planned(
@@ -37,9 +36,7 @@ def planned(
     return plan(h, Settings(**settings), devices or (GPU,), profile=profile)
 
 
-def record(made: Plan) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(json.dumps(plan_record(made)))["llama_cpp"]
-    return found
+record = partial(record_of, part="llama_cpp")
 
 
 def test_the_server_s_own_choices(h: Hyperparameters) -> None:
@@ -133,14 +130,7 @@ def test_every_formula_gives_its_figure(
 ) -> None:
     for devices in ((GPU,), (GPU, SECOND)):
         made = planned(h, profile, *devices, projector_bytes=MIB, **settings)
-        for term in made.terms:
-            assert evaluate(term) == term.value, term
-            assert all(given.origin for given in term.inputs.values()), term
-        values = {term.name: term.value for term in made.terms}
-        assert values["total"] == made.total == plan_record(made)["total"]
-        for bar in memory_bars(made, None):
-            for part in bar.parts:
-                assert not part.term or part.term in values
+        check_terms(made)
 
 
 _NO_QUANTIZED_CACHE = ("grok-moe", "laguna-moe")
@@ -157,7 +147,7 @@ def test_the_formula_of_every_cache_gives_its_figure(
         settings["cache_type_v"] = settings["cache_type_k"]
     for name, described in families["models"].items():
         metadata = described["metadata"] | {"tokenizer.ggml.tokens": ["a"]}
-        h = Hyperparameters.from_model(_model(metadata, described["tensors"]))
+        h = Hyperparameters.from_model(header_model(metadata, described["tensors"]))
         if "cache_type_k" in settings and name in _NO_QUANTIZED_CACHE:
             with pytest.raises(PlanError):
                 planned(h, **settings)
@@ -234,7 +224,7 @@ def test_what_is_no_gguf_file_is_refused_and_planned_otherwise() -> None:
 
 def test_the_default_is_what_runs_a_model_where_it_was_found(h: Hyperparameters) -> None:
     assert default_engine(h).name == "llama.cpp"
-    named = _model({**_TINY, "ollama.name": "tiny:latest"}, _TENSORS)
+    named = header_model({**TINY, "ollama.name": "tiny:latest"}, TINY_TENSORS)
     assert default_engine(Hyperparameters.from_model(named)).name == "ollama"
     blob: Model = replace(named, path=named.path / "blobs" / ("sha256-" + "0" * 64))
     assert default_engine(Hyperparameters.from_model(blob)).name == "ollama"

@@ -18,8 +18,8 @@ from explorer.planner.plan import Level, Plan
 from explorer.planner.request import PlanRequest
 from explorer.present.plan import answer
 from explorer.text import bytes_text
-from tests.planner.test_llama_cpp import _model
-from tests.planner.test_result import evaluate
+from tests.planner.models import header_model
+from tests.planner.plans import check_terms
 
 GIB = 1 << 30
 EMBEDDING, HEADS, CONTEXT, BLOCKS = 512, 8, 4096, 2
@@ -42,7 +42,7 @@ def _built(kind: str = "IQ4_KS", name: str = "llama", **header: Any) -> Model:
         tensors += [(f"blk.{i}.{name}_norm.weight", "F32", [512]) for name in ("attn", "ffn")]
     keys = {key.replace("llama.", f"{name}."): value for key, value in _HEADER.items()}
     more = {f"{name}.{key}": value for key, value in header.items()}
-    return _model({**keys, "general.architecture": name, **more}, tensors)
+    return header_model({**keys, "general.architecture": name, **more}, tensors)
 
 
 @pytest.fixture(scope="module")
@@ -105,10 +105,7 @@ def test_compute_is_unknown_and_so_is_whether_it_fits(h: Hyperparameters) -> Non
 
 
 def test_every_figure_follows_from_its_formula(h: Hyperparameters) -> None:
-    terms = planned(h).terms
-    assert terms
-    for term in terms:
-        assert evaluate(term) == term.value, term.name
+    check_terms(planned(h))
 
 
 @pytest.mark.parametrize(

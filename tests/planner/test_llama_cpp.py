@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -17,34 +14,15 @@ from hypothesis import strategies as st
 
 from explorer.errors import PlanError
 from explorer.formats.model import Model
-from explorer.formats.tensors import TensorColumns, TensorTable
 from explorer.planner.engines.llama_cpp import Allocation, Header, Settings, allocate, compute
 from explorer.planner.engines.llama_cpp.architectures import ARCHITECTURES
 from explorer.planner.engines.llama_cpp.graph import UnknownGraphError, made
-from explorer.planner.hyperparameters import plain_metadata
-from explorer.quantization import TENSOR_TYPES
-
-
-def _model(metadata: Mapping[str, Any], tensors: list[tuple[str, str, list[int]]]) -> Model:
-    """Return a model that has a header and nothing else; dimensions in GGUF's order."""
-    columns = TensorColumns(
-        names=[name for name, _, _ in tensors],
-        shapes=[tuple(reversed(dims)) for _, _, dims in tensors],
-        types=[TENSOR_TYPES[kind] for _, kind, _ in tensors],
-        parameters=[math.prod(dims) for _, _, dims in tensors],
-    )
-
-    def build(row: int) -> Any:
-        raise AssertionError("no weights are read")
-
-    path = Path("model.gguf")
-    return Model("gguf", path, (), plain_metadata(metadata), TensorTable(columns, build))
+from tests.planner.models import TINY, TINY_TENSORS, header_model, packed
 
 
 class _Golden:
     def __init__(self, path: Path) -> None:
-        with gzip.open(path) as file:
-            self._content = json.load(file)
+        self._content = packed(path)
         self.cases: list[dict[str, Any]] = self._content["cases"]
         self.names = sorted(self._content["models"])
 
@@ -55,7 +33,7 @@ class _Golden:
             key: range(value["count"]) if isinstance(value, dict) else value
             for key, value in described["metadata"].items()
         }
-        return Header.from_model(_model(metadata, described["tensors"]))
+        return Header.from_model(header_model(metadata, described["tensors"]))
 
 
 @pytest.fixture(scope="session")
@@ -153,7 +131,9 @@ def test_every_architecture_is_planned_as_llama_cpp_allocates(
     for name, of_model in families["cases"].items():
         if circumstance not in of_model:
             continue  # llama.cpp ends there with a failed assertion
-        model = _model(families["models"][name]["metadata"], families["models"][name]["tensors"])
+        model = header_model(
+            families["models"][name]["metadata"], families["models"][name]["tensors"]
+        )
         if of_model[circumstance] is None:
             with pytest.raises(PlanError):
                 allocate(model, settings)
@@ -250,37 +230,21 @@ _BY_WIDTHS = {"cohere2": (5, 3), "llama4": (5, 3), "phi2": (5, 1), "starcoder2":
 """Architecture → how often embedding and network count; else 4 and 3 (docs/planner.md)."""
 
 
+_REGULAR = (
+    *("llama3-8b", "llama3-70b", "mixtral-8x7b", "mistral-7b", "qwen2-7b", "qwen3-32b"),
+    *("qwen3-30b-a3b", "gpt-oss-20b", "gemma2-9b", "gemma3-27b", "phi3-mini", "jamba-mini"),
+    *("command-r-35b", "olmo2-7b", "granite3-8b", "glm4-9b", "qwen2moe-57b", "lfm2-1.2b"),
+    *("cohere2-7b", "llama4-scout", "phi2-2.7b", "starcoder2-7b"),
+)
+
+
 @given(
     data=st.data(), context=st.integers(128, 200_000), ubatch=st.sampled_from([128, 256, 512, 1024])
 )
 def test_one_gpu_needs_masks_and_a_multiple_of_its_widths(
     golden: _Golden, data: st.DataObject, context: int, ubatch: int
 ) -> None:
-    name = data.draw(
-        st.sampled_from(
-            [
-                *("llama3-8b", "llama3-70b", "mixtral-8x7b", "mistral-7b", "qwen2-7b", "qwen3-32b"),
-                *(
-                    "qwen3-30b-a3b",
-                    "gpt-oss-20b",
-                    "gemma2-9b",
-                    "gemma3-27b",
-                    "phi3-mini",
-                    "jamba-mini",
-                ),
-                *(
-                    "command-r-35b",
-                    "olmo2-7b",
-                    "granite3-8b",
-                    "glm4-9b",
-                    "qwen2moe-57b",
-                    "lfm2-1.2b",
-                ),
-                *("cohere2-7b", "llama4-scout", "phi2-2.7b", "starcoder2-7b"),
-            ]
-        )
-    )
-    header = golden.header(name)
+    header = golden.header(data.draw(st.sampled_from(_REGULAR)))
     allocation = allocate(header, Settings(context=context, ubatch=ubatch))
     tokens = min(context, ubatch)  # before the context is rounded up
     masks = 2 * allocation.n_ctx_seq * tokens
@@ -328,7 +292,7 @@ def _qwen2_half_billion() -> Model:
             (f"blk.{i}.ffn_up.weight", "Q5_0", [width, hidden]),
             (f"blk.{i}.ffn_down.weight", "Q6_K", [hidden, width]),
         ]
-    return _model(metadata, tensors)
+    return header_model(metadata, tensors)
 
 
 @pytest.mark.parametrize(
@@ -366,7 +330,7 @@ def test_an_unknown_architecture_has_a_figure_and_wide_limits() -> None:
         (name, kind.name, list(reversed(shape)))
         for name, kind, shape in zip(rows.names, rows.types, rows.shapes, strict=True)
     ]
-    allocation = allocate(_model(metadata, described), Settings())
+    allocation = allocate(header_model(metadata, described), Settings())
     gpu = allocation.buffers["GPU0"]
     assert allocation.accuracy == "unknown architecture"
     assert gpu.compute == allocate(known, Settings()).buffers["GPU0"].compute
@@ -377,25 +341,23 @@ def test_an_unknown_architecture_has_a_figure_and_wide_limits() -> None:
 
 
 def test_an_architecture_that_is_not_within_1_per_cent_everywhere_has_a_band() -> None:
-    metadata = {key.replace("llama", "eurobert"): value for key, value in _TINY.items()}
+    metadata = {key.replace("llama", "eurobert"): value for key, value in TINY.items()}
     metadata["general.architecture"] = "eurobert"
     tensors = [
-        *_TENSORS[:2],
+        *TINY_TENSORS[:2],
         *(
-            (f"blk.{i}.{name}.weight", "F16", extent)
+            (f"blk.{i}.{name}.weight", "F16", list(extent))
             for i in range(2)
-            for name, extent in (
-                ("attn_q", [256, 256]),
-                ("attn_k", [256, 128]),
-                ("attn_v", [256, 128]),
-                ("attn_output", [256, 256]),
-                ("ffn_up", [256, 512]),
-                ("ffn_gate", [256, 512]),
-                ("ffn_down", [512, 256]),
-            )
+            for extent, names in {
+                (256, 256): ("attn_q", "attn_output"),
+                (256, 128): ("attn_k", "attn_v"),
+                (256, 512): ("ffn_up", "ffn_gate"),
+                (512, 256): ("ffn_down",),
+            }.items()
+            for name in names
         ),
     ]
-    allocation = allocate(_model(metadata, tensors), Settings())
+    allocation = allocate(header_model(metadata, tensors), Settings())
     gpu = allocation.buffers["GPU0"]
     assert allocation.accuracy == "band"
     assert gpu.compute is not None
@@ -403,7 +365,9 @@ def test_an_architecture_that_is_not_within_1_per_cent_everywhere_has_a_band() -
 
 
 def test_a_graph_that_is_not_known_has_limits_alone() -> None:
-    gpu = allocate(_model(_TINY, _TENSORS), Settings()).buffers["GPU0"]  # there are no queries
+    gpu = allocate(header_model(TINY, TINY_TENSORS), Settings()).buffers[
+        "GPU0"
+    ]  # there are no queries
     assert (gpu.compute, gpu.compute_low) == (None, 0)
     assert gpu.compute_high
 
@@ -439,7 +403,7 @@ def _damaged_models(draw: st.DrawFn) -> Model:
     tensors += [(f"{name}.weight", "F32", extents[name.split(".", 2)[2]]) for name in held]
     tensors += [(f"{name}.bias", "F32", [8]) for name in held if "ssm" in name]
     tensors += [(f"blk.{i}.ssm_{one}", "F32", [8]) for i in range(3) for one in "ad"]
-    return _model(metadata, tensors)
+    return header_model(metadata, tensors)
 
 
 @given(
@@ -479,29 +443,13 @@ def test_no_tensor_of_a_graph_has_a_negative_extent(extent: tuple[int, ...]) -> 
         made("add", extent)
 
 
-_TINY = {
-    "general.architecture": "llama",
-    "llama.block_count": 2,
-    "llama.embedding_length": 256,
-    "llama.feed_forward_length": 512,
-    "llama.context_length": 4096,
-    "llama.attention.head_count": 4,
-    "llama.attention.head_count_kv": 2,
-}
-_TENSORS = [
-    ("token_embd.weight", "Q8_0", [256, 100]),
-    ("output_norm.weight", "F32", [256]),
-    ("blk.0.attn_k.weight", "Q8_0", [256, 128]),
-    ("blk.1.attn_k.weight", "Q8_0", [256, 128]),
-    ("blk.1.ffn_up_exps.weight", "F16", [256, 512, 2]),
-]
 _EMBEDDING, _KEYS, _EXPERTS = 100 * 8 * 34, 128 * 8 * 34, 256 * 512 * 2 * 2
 _PADDING = 8 * 34  # rows of 256 weights are filled up to 512
 
 
 @pytest.fixture
 def tiny() -> Model:
-    return _model(_TINY, _TENSORS)
+    return header_model(TINY, TINY_TENSORS)
 
 
 def _aligned(size: int) -> int:
@@ -556,7 +504,7 @@ def test_what_llama_cpp_refuses(tiny: Model, settings: dict[str, Any], reason: s
 
 
 def test_a_head_that_no_block_divides_has_no_quantized_cache() -> None:
-    model = _model({**_TINY, "llama.attention.key_length": 80}, _TENSORS)
+    model = header_model({**TINY, "llama.attention.key_length": 80}, TINY_TENSORS)
     with pytest.raises(PlanError, match="multiple of 32 values, not of 80"):
         allocate(model, Settings(type_k="q8_0"))
 
@@ -564,4 +512,4 @@ def test_a_head_that_no_block_divides_has_no_quantized_cache() -> None:
 @pytest.mark.parametrize("key", ["block_count", "attention.head_count", "ssm.state_size"])
 def test_a_value_of_the_wrong_type_is_an_error(key: str) -> None:
     with pytest.raises(PlanError, match=key):
-        Header.from_model(_model({**_TINY, f"llama.{key}": "many"}, _TENSORS))
+        Header.from_model(header_model({**TINY, f"llama.{key}": "many"}, TINY_TENSORS))

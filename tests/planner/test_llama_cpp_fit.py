@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +13,8 @@ from hypothesis import strategies as st
 from explorer.errors import PlanError
 from explorer.planner.engines.llama_cpp import Allocation, Buffer, Decision, Header, Settings, fit
 from explorer.planner.engines.llama_cpp.header import Weights
+from tests.planner.models import GIB, MIB, packed
 from tests.planner.test_llama_cpp import _Golden
-
-GIB = 1 << 30
-MIB = 1 << 20
 
 
 def _described(decision: Decision) -> tuple[Any, ...]:
@@ -35,8 +31,7 @@ def _described(decision: Decision) -> tuple[Any, ...]:
 @pytest.mark.slow
 def test_decisions_equal_llama_cpp_s(shared_reference: Path) -> None:
     golden = _Golden(shared_reference / "llama_cpp_golden.json.gz")
-    with gzip.open(shared_reference / "llama_cpp_fit_golden.json.gz") as file:
-        cases = json.load(file)["cases"]
+    cases = packed(shared_reference / "llama_cpp_fit_golden.json.gz")["cases"]
     for case in cases:
         found = fit(golden.header(case["model"]), Settings(**case["settings"]), case["gpus"])
         keys = ("n_ctx", "gpu_layers", "tensor_split", "overrides", "status")

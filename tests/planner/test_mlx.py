@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +15,16 @@ from explorer.planner.engines.mlx.cache import Quantized, architecture_of, layer
 from explorer.planner.engines.mlx.engine import working_set
 from explorer.planner.engines.registry import ENGINES, default_engine
 from explorer.planner.folder import Folder
-from explorer.planner.inputs import plan_record
 from explorer.planner.plan import Level, Plan
-from explorer.present.plan import memory_bars
 from explorer.present.plan_export import server_command
-from tests.planner.test_result import evaluate
+from tests.planner.models import DATA, GIB, packed
+from tests.planner.plans import check_terms, record_of
 from tests.planner.vllm_cases import folder_of
-
-GIB = 1 << 30
 
 
 @cache
 def golden() -> dict[str, Any]:
-    path = Path(__file__).parents[1] / "data" / "planner" / "mlx.json.gz"
-    found: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
-    return found
+    return packed(DATA / "mlx.json.gz")
 
 
 def config_folder(model: str) -> Folder:
@@ -70,9 +63,7 @@ def planned(key: str = "llama-3.1-8b|none", *devices: Device, **settings: Any) -
     return plan(h, Settings(**settings), devices or (mac(),), profile="mlx")
 
 
-def record(made: Plan) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(json.dumps(plan_record(made)))["mlx"]
-    return found
+record = partial(record_of, part="mlx")
 
 
 def test_a_plan_of_a_mac() -> None:
@@ -155,12 +146,7 @@ def test_folders_made_for_mlx_are_planned_by_it() -> None:
 
 def test_every_formula_gives_its_figure_and_the_command_names_the_folder(tmp_path: Path) -> None:
     made = planned(context=9000, kv_bits=8)
-    for term in made.terms:
-        assert evaluate(term) == term.value, term
-    values = {term.name: term.value for term in made.terms}
-    assert values["total"] == made.total == plan_record(made)["total"]
-    for bar in memory_bars(made, None)[:1]:
-        assert all(not part.term or part.term in values for part in bar.parts)
+    check_terms(made)
     words = "--kv-bits 8 --kv-group-size 64 --quantized-kv-start 5000"
     assert server_command(tmp_path, made) == f"mlx_lm.generate --model {tmp_path} {words}"
     words = "--decode-concurrency 1 --prompt-concurrency 1"

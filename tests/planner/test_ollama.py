@@ -6,18 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from explorer.planner import Device, Host, Hyperparameters, Settings, plan
+from explorer.planner import Device, Host, Settings, plan
 from explorer.planner.engines.ollama import choose_batch
 from explorer.planner.plan import Plan
-from tests.planner.models import GIB
-from tests.planner.test_llama_cpp import _TENSORS, _TINY, _model
+from tests.planner.models import GIB, tiny
 
 GPU = Device("0", "CUDA", 24 * GIB)
 
 
 def ollama(settings: Settings | None, *devices: Device, trained: int = 1 << 20) -> Plan:
-    h = Hyperparameters.from_model(_model({**_TINY, "tokenizer.ggml.tokens": ["a"]}, _TENSORS))
-    h = replace(h, trained_context=trained)
+    h = replace(tiny(), trained_context=trained)
     return plan(h, settings, devices or (GPU,), host=Host(64 * GIB), profile="ollama")
 
 
@@ -40,9 +38,8 @@ def test_the_trained_context_is_the_most() -> None:
 
 @pytest.mark.parametrize("family", ["mllama", "qwen3next", "lfm2", "nemotron_h"])
 def test_some_families_run_one_sequence(family: str) -> None:
-    h = Hyperparameters.from_model(_model({**_TINY, "tokenizer.ggml.tokens": ["a"]}, _TENSORS))
     asked = Settings(parallel=4, context=256)
-    p = plan(replace(h, architecture=family), asked, [GPU], profile="ollama")
+    p = plan(replace(tiny(), architecture=family), asked, [GPU], profile="ollama")
     assert p.used("parallel") == 1
     assert p.effective["parallel"].asked == 4
 

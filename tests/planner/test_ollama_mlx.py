@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,10 @@ from explorer.planner.inputs import plan_record
 from explorer.planner.plan import Accuracy, Level, Plan
 from explorer.present.plan_export import server_command
 from explorer.quantization import TENSOR_TYPES
-from tests.planner.test_result import evaluate
+from tests.planner.models import GIB, MIB
+from tests.planner.plans import check_terms, record_of
 from tests.planner.vllm_cases import folder_of
 
-GIB = 1 << 30
-MIB = 1 << 20
 FILES = 16_100_000_000  # the files are larger than their tensors, by their headers
 
 
@@ -35,9 +34,7 @@ def planned(
     return plan(h, Settings(**settings), (device,), profile="ollama-mlx")
 
 
-def record(made: Plan) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(json.dumps(plan_record(made)))["ollama_mlx"]
-    return found
+record = partial(record_of, part="ollama_mlx")
 
 
 @pytest.mark.parametrize(("library", "least"), [("CUDA", 457 * MIB), ("Metal", 512 * MIB)])
@@ -74,10 +71,7 @@ def test_a_model_that_loads_may_outgrow_the_gpu() -> None:
 
 def test_every_formula_gives_its_figure() -> None:
     made = planned(64 * GIB, context=9000)
-    for term in made.terms:
-        assert evaluate(term) == term.value, term
-    values = {term.name: term.value for term in made.terms}
-    assert values["total"] == made.total == plan_record(made)["total"]
+    check_terms(made)
     assert server_command(Path("manifest"), made) == ""
 
 

@@ -16,9 +16,9 @@ from explorer.planner.engines.llama_cpp.refusals import refusal
 from explorer.planner.inputs import header_to_plan
 from explorer.quantization import TENSOR_TYPES
 from tests.helpers.sparse_models import Shape
+from tests.planner.models import header_model
 from tests.planner.test_attachments import write_projector
 from tests.planner.test_contexts import MODELS
-from tests.planner.test_llama_cpp import _model
 
 _HEADER: dict[str, Any] = {
     "general.architecture": "llama",
@@ -47,7 +47,7 @@ _TENSORS: dict[str, list[int]] = {
 
 def _small(header: dict[str, Any], tensors: dict[str, list[int]]) -> Model:
     kept = {key: value for key, value in header.items() if value is not None}
-    return _model(kept, [(name, "F16", shape) for name, shape in tensors.items()])
+    return header_model(kept, [(name, "F16", shape) for name, shape in tensors.items()])
 
 
 def _why(header: dict[str, Any], tensors: dict[str, list[int]]) -> str:
@@ -112,7 +112,7 @@ def test_what_contradicts_itself_or_is_no_language_model_is_refused(
 def test_no_model_that_llama_cpp_loaded_is_refused(families: dict[str, Any]) -> None:
     """The models of the golden cases, which its own code has loaded."""
     described = [*families["models"].values(), *MODELS.values()]
-    models = [_model(one["metadata"], one["tensors"]) for one in described]
+    models = [header_model(one["metadata"], one["tensors"]) for one in described]
     headers = [Header.from_model(model) for model in models]
     assert len(headers) > 150
     assert {

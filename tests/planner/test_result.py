@@ -12,29 +12,20 @@ from hypothesis import given
 from explorer.errors import PlanError
 from explorer.planner import Device, Hyperparameters, Settings, plan
 from explorer.planner.inputs import plan_record
-from explorer.planner.plan import Plan, Term
+from explorer.planner.plan import Plan
 from tests.planner.golden import Golden
 from tests.planner.models import GIB, random_devices, random_models, random_settings, small_model
+from tests.planner.plans import check_terms
 
-_FUNCTIONS = {"max": max, "min": min, "sum": sum, "int": int}
 _NO_TERMS = re.compile(
     r"devices\[\d+\]\.(free|projector|layers.*)|layers\[\d+\]\.(index|device)|effective\..*"
     r"|requested\..*|cpu\.layers|gpu_layers|total_layers|(gpu|quick_estimate)_ratio"
 )  # what was put in, and counts of layers
 
 
-def evaluate(term: Term) -> int | float:
-    """Return what a term's formula gives."""
-    inputs = {symbol: given.value for symbol, given in term.inputs.items()}
-    value: int | float = eval(term.formula, {"__builtins__": {}}, _FUNCTIONS | inputs)
-    return value
-
-
 def check(p: Plan) -> None:
     """Evaluate each term, and look for a term of each figure."""
-    for term in p.terms:
-        assert evaluate(term) == term.value, term
-        assert all(given.origin for given in term.inputs.values()), term
+    check_terms(p)
     terms = {term.name: term.value for term in p.terms}
     record = plan_record(p)
     for name, value in figures(record):

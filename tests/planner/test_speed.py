@@ -17,7 +17,8 @@ from explorer.planner.engines.llama_cpp import Settings
 from explorer.planner.engines.llama_cpp.reading import read_header, reads
 from explorer.planner.speed import REACHED, Bandwidth, SpeedBound, speed_bound, speed_record
 from explorer.present import speed as words
-from tests.planner.log_samples import header_model, tiny_model
+from tests.planner.log_samples import tiny_model
+from tests.planner.models import header_model
 
 RATES = {
     "GPU0": Bandwidth("GPU0", 500 * 10**9, "test"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,17 +16,16 @@ from explorer.planner.advice import context_of, solve
 from explorer.planner.engines.registry import ENGINES
 from explorer.planner.engines.transformers import cache_bytes
 from explorer.planner.folder import Folder
-from explorer.planner.inputs import plan_record
 from explorer.planner.plan import Accuracy, Level, Plan
 from explorer.planner.request import PlanRequest
-from explorer.present.plan import advice_changes, answer, memory_bars
+from explorer.present.plan import advice_changes, answer
 from explorer.quantization import TENSOR_TYPES
 from explorer.text import bytes_text
+from tests.planner.models import GIB
+from tests.planner.plans import check_terms, record_of
 from tests.planner.test_mlx import config_folder, golden
-from tests.planner.test_result import evaluate
 from tests.planner.vllm_cases import folder_of
 
-GIB = 1 << 30
 CARD = Device("0", "CUDA", 24 * GIB)
 NAME = "transformers"
 
@@ -55,9 +54,7 @@ def planned(
     return plan(h, Settings(**settings), devices, host=host, profile="transformers")
 
 
-def record(made: Plan) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(json.dumps(plan_record(made)))["transformers"]
-    return found
+record = partial(record_of, part="transformers")
 
 
 def test_weights_have_the_type_that_is_asked_for() -> None:
@@ -99,12 +96,7 @@ def test_the_verdict_on_a_gpu_and_on_the_cpu() -> None:
 def test_every_formula_gives_its_figure(devices: tuple[Device, ...]) -> None:
     made = planned("gpt-oss-20b|none", devices, context=4096)
     assert any("four times as large" in one for one in made.warnings)
-    for term in made.terms:
-        assert evaluate(term) == term.value, term
-    values = {term.name: term.value for term in made.terms}
-    assert values["total"] == made.total == plan_record(made)["total"]
-    for bar in memory_bars(made, None):
-        assert all(not part.term or part.term in values for part in bar.parts)
+    check_terms(made)
 
 
 def changed(key: str = "llama-3.1-8b|none", **config: Any) -> Hyperparameters:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +21,16 @@ from explorer.planner.engines.registry import ENGINES, default_engine, engines_f
 from explorer.planner.engines.vllm import budget
 from explorer.planner.engines.vllm.cache import stages
 from explorer.planner.folder import Folder
-from explorer.planner.inputs import PlanInputs, header_to_plan, plan_record
+from explorer.planner.inputs import PlanInputs, header_to_plan
 from explorer.planner.plan import Accuracy, Level, Plan
 from explorer.planner.request import PlanRequest
-from explorer.present.plan import answer, fit_state, memory_bars
+from explorer.present.plan import answer, fit_state
 from explorer.present.plan_export import server_command
 from explorer.quantization import TENSOR_TYPES
-from tests.planner.test_result import evaluate
+from tests.planner.models import GIB
+from tests.planner.plans import check_terms, record_of
 from tests.planner.vllm_cases import cases, folder_of, golden, name_of, run_of
 
-GIB = 1 << 30
-MIB = 1 << 20
 LLAMA = "llama-3.1-8b|none"
 
 
@@ -53,9 +53,7 @@ def planned(key: str = LLAMA, *devices: Device, **settings: Any) -> Plan:
     return plan(header(key), Settings(**settings), devices or (gpu(),), profile="vllm")
 
 
-def record(made: Plan) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(json.dumps(plan_record(made)))["vllm"]
-    return found
+record = partial(record_of, part="vllm")
 
 
 def test_an_architecture_that_no_case_confirms_is_an_estimate_and_says_so() -> None:
@@ -249,13 +247,7 @@ def test_every_formula_gives_its_figure() -> None:
     for key in (LLAMA, "granite-4.0-h-tiny|none", "gpt-oss-20b|none"):
         for settings in ({}, {"tensor_parallel": 2}, {"kv_cache_memory": GIB}):
             made = planned(key, *two, context=4096, **settings)
-            for term in made.terms:
-                assert evaluate(term) == term.value, term
-                assert all(given.origin for given in term.inputs.values()), term
-            values = {term.name: term.value for term in made.terms}
-            assert values["total"] == made.total == plan_record(made)["total"]
-            for bar in memory_bars(made, None)[:1]:
-                assert all(not part.term or part.term in values for part in bar.parts)
+            check_terms(made)
             assert len(made.layers) == made.request.h.total_layers
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import importlib.util
-import json
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,6 +15,7 @@ from explorer.planner import Hyperparameters
 from explorer.planner.engines.vllm.cache import Run, plan_cache, stages
 from explorer.planner.engines.vllm.weights import plan_weights
 from explorer.planner.folder import Folder
+from tests.planner.models import packed
 from tests.planner.vllm_cases import (
     Case,
     cases,
@@ -99,8 +98,7 @@ def maker(shared_reference: Path) -> ModuleType:
 def test_all_cases_from_their_folders(
     shared_reference: Path, maker: ModuleType, tmp_path: Path
 ) -> None:
-    with gzip.open(shared_reference / "engines" / "vllm_golden_dev.json.gz") as file:
-        everything = json.load(file)
+    everything = packed(shared_reference / "engines" / "vllm_golden_dev.json.gz")
     plans = 0
     for key in everything["configs"]:
         place = tmp_path / key.replace("|", "-")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import importlib.util
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -16,15 +14,10 @@ import pytest
 
 from explorer.errors import PlanError
 from explorer.planner.engines.llama_cpp import Allocation, Header, Settings, allocate
-from tests.planner.test_llama_cpp import _model
+from tests.planner.models import DATA, header_model, packed
 
-_DATA = Path(__file__).parents[1] / "data" / "planner"
-_GOLDEN: dict[str, Any] = json.loads(
-    gzip.decompress((_DATA / "llama_cpp_vulkan.json.gz").read_bytes())
-)
-_FAMILIES: dict[str, Any] = json.loads(
-    gzip.decompress((_DATA / "llama_cpp_families.json.gz").read_bytes())
-)["models"]
+_GOLDEN = packed(DATA / "llama_cpp_vulkan.json.gz")
+_FAMILIES = packed(DATA / "llama_cpp_families.json.gz")["models"]
 _OFF = {("olmo", "two GPUs")}
 """Models and settings whose compute buffers are called exact, and are further off than 1 %."""
 
@@ -51,7 +44,7 @@ class _Case(NamedTuple):
 def _cases(group: str, models: Mapping[str, Any]) -> Iterator[_Case]:
     known = _GOLDEN["settings"][group]
     for model, found in _GOLDEN["cases"][group].items():
-        header = Header.from_model(_model(*models[model]))
+        header = Header.from_model(header_model(*models[model]))
         for name, result in found.items():
             try:
                 allocation = allocate(header, Settings(**known[name], library="Vulkan"))
@@ -102,9 +95,7 @@ def test_models_of_every_architecture_take_what_vulkan_reserves() -> None:
 
 def test_large_models_take_what_vulkan_reserves(shared_reference: Path) -> None:
     maker = _maker()
-    golden = json.loads(
-        gzip.decompress((shared_reference / "llama_cpp_golden.json.gz").read_bytes())
-    )["models"]
+    golden = packed(shared_reference / "llama_cpp_golden.json.gz")["models"]
     described = {name: (one["metadata"], one["tensors"]) for name, one in golden.items()}
     counted = _check(_cases("golden", described))
     tool = shared_reference.parent / "tools" / "make_models.py"
@@ -114,7 +105,7 @@ def test_large_models_take_what_vulkan_reserves(shared_reference: Path) -> None:
 
 
 def _maker() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_vulkan", _DATA / "make_vulkan.py")
+    spec = importlib.util.spec_from_file_location("make_vulkan", DATA / "make_vulkan.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -124,7 +115,7 @@ def _maker() -> ModuleType:
 
 def test_metal_copies_the_cache_in_16_bits_since_a_build() -> None:
     header = Header.from_model(
-        _model(*(_FAMILIES["llama"][one] for one in ("metadata", "tensors")))
+        header_model(*(_FAMILIES["llama"][one] for one in ("metadata", "tensors")))
     )
     longest = Settings(context=1 << 17, library="Metal", build=11434)
     new, old, cuda = (

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from explorer.formats.tensors import Spec
 from explorer.planner.engines.vllm.cache import Run
 from explorer.planner.folder import Folder
 from explorer.quantization import TENSOR_TYPES
+from tests.planner.models import DATA, packed
 
 Case = dict[str, Any]
 
@@ -25,9 +23,7 @@ _BYTES = {
 @cache
 def golden() -> dict[str, Any]:
     """Return the cases that lie here."""
-    path = Path(__file__).parents[1] / "data" / "planner" / "vllm.json.gz"
-    found: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
-    return found
+    return packed(DATA / "vllm.json.gz")
 
 
 def cases(*, built: bool) -> list[Case]:

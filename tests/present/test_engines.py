@@ -15,14 +15,14 @@ from explorer.planner.request import PlanRequest
 from explorer.present import engines as words
 from explorer.present.plan_export import environment_lines, modelfile_lines, server_command
 from explorer.present.tables.plans import BUFFERS, ENGINES
-from tests.planner.test_llama_cpp import _TENSORS, _TINY, _model
+from tests.planner.models import tiny
 
 GPU = Device("0", "CUDA", 8 << 30, name="NVIDIA L4")
 
 
 @pytest.fixture(scope="module")
 def h() -> Hyperparameters:
-    return Hyperparameters.from_model(_model({**_TINY, "tokenizer.ggml.tokens": ["a"]}, _TENSORS))
+    return tiny()
 
 
 def planned(h: Hyperparameters, **settings: object) -> Plan:

@@ -247,10 +247,11 @@ class FolderDetails(Details):
 
     def terms(self) -> Iterator[Term]:
         """Yield the figures of each memory with their formulas, and the sums."""
-        for held in self.used:
-            yield from self._terms_of(held)
-        if not self.holdings[-1].layers:
-            yield from (term(f"cpu.{name}", 0, "0") for name in (*_FIGURES, "total"))
+        for held in self.holdings:
+            if held.layers:
+                yield from self._terms_of(held)
+            else:
+                yield from (term(f"{held.place}.{name}", 0, "0") for name in (*_FIGURES, "total"))
         gpus = [held.total for held in self.holdings[:-1]]
         yield sum_term("vram_total", gpus, "devices[*].total")
         totals = [held.total for held in self.holdings]
