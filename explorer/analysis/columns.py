@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, overload
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -257,13 +257,17 @@ class SummedErrors:
         return self.count
 
 
+AnyErrors: TypeAlias = "ErrorMetrics | SummedErrors"
+"""Errors of weights together, measured at once or added up."""
+
+
 @dataclass(frozen=True, slots=True)
 class RoleSums:
     """Errors of a model by role, in all, and of all but norms and biases."""
 
-    roles: Mapping[str, SummedErrors]
-    total: SummedErrors
-    matrices: SummedErrors
+    roles: Mapping[str, AnyErrors]
+    total: AnyErrors
+    matrices: AnyErrors
 
 
 _SUMMED: Final = (

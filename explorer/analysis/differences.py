@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import isnan
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
-from explorer.analysis.errors.compare import Comparison
-from explorer.analysis.errors.metrics import ErrorMetrics, RunningErrors
-from explorer.analysis.matching.pairing import Match, Matching, is_gguf, match_models
+from explorer.analysis.columns import RoleSums
+from explorer.analysis.errors.metrics import RunningErrors
+from explorer.analysis.matching.pairing import Matching, is_gguf, match_models
 from explorer.analysis.matching.rules import TIED
 from explorer.analysis.matching.views import TensorView
+from explorer.analysis.surveys import PairRow
 from explorer.errors import ExplorerError
 from explorer.formats.limits import MAX_VOCABULARY
 from explorer.formats.model import (
@@ -336,7 +337,7 @@ def _tensors(one: Model, other: Model, matching: Matching) -> Iterator[TensorDif
             for view, known in zip(views, seen, strict=True)
         )
         own, its = (None if _is_lent(view) else view.tensors[0].name for view in views)
-        take((own, its), TensorDifference(_role(match, first=first), before, after))
+        take((own, its), TensorDifference(_role(*views, first=first), before, after))
     for pair in matching.not_comparable:
         known = pair.reference_name, pair.candidate_name
         parts = [
@@ -357,9 +358,9 @@ def _is_lent(view: TensorView) -> bool:
     return TIED in view.notes
 
 
-def _role(match: Match, *, first: bool) -> str:
+def _role(one: TensorView, other: TensorView, *, first: bool) -> str:
     """Return the role of a pair, by the name in the first model or in the second."""
-    views = (match.reference, match.candidate) if first else (match.candidate, match.reference)
+    views = (one, other) if first else (other, one)
     view = views[1] if _is_lent(views[0]) else views[0]
     return parse_name(view.tensors[0].name).role
 
@@ -642,53 +643,20 @@ def _equal_start(one: Sequence[str], other: Sequence[str]) -> int:
     return next(differing, min(len(one), len(other)))
 
 
-# Errors by role, which read all weights
-
-_MATRIX, _OTHER = "m", "o"  # before the role in the name of a group
+# Errors by role
 
 
-class RoleComparison(Comparison):
-    """Compares one model with another and adds errors up by role.
-
-    Attributes:
-        problems: Why pairs were not compared, by name of the candidate.
-    """
-
-    def __init__(self, reference: Model, candidate: Model) -> None:
-        first = is_gguf(reference) or not is_gguf(candidate)
-
-        def role_of(match: Match) -> str:
-            kind = _MATRIX if is_matrix_shape(match.candidate.shape) else _OTHER
-            return kind + _role(match, first=first)
-
-        matches = match_models(reference, candidate).matches
-        super().__init__(matches, role_of, models=(reference, candidate))
-        self.problems: dict[str, str] = {}
-
-    def run(
-        self,
-        workers: int = 1,
-        check: Check = never,
-        progress: Callable[[int], object] | None = None,
-    ) -> None:
-        """Compare all pairs; every weight is read. Arguments as of `rows`."""
-        for row in self.rows(workers, check, progress):
-            if row.problem is not None:
-                self.problems[row.match.candidate.name] = row.problem.what
-
-    @property
-    def roles(self) -> dict[str, ErrorMetrics]:
-        """Errors of all weights of each role; percentiles are not known of them."""
-        found: dict[str, RunningErrors] = {}
-        for group, sums in self.groups.items():
-            found.setdefault(group.removeprefix(group[0]), RunningErrors()).combine(sums)
-        return {role: sums.metrics() for role, sums in found.items()}
-
-    @property
-    def matrices(self) -> ErrorMetrics:
-        """Errors of all weights but norms and biases, which are large and would hide them."""
-        found = RunningErrors()
-        for group, sums in self.groups.items():
-            if group.startswith(_MATRIX):
-                found.combine(sums)
-        return found.metrics()
+def errors_by_role(models: tuple[Model, Model], rows: Iterable[PairRow]) -> RoleSums:
+    """Return the errors of two models by role, of all that was compared, and of all matrices."""
+    first = is_gguf(models[0]) or not is_gguf(models[1])
+    roles, total, matrices = dict[str, RunningErrors](), RunningErrors(), RunningErrors()
+    for row in rows:
+        if row.errors is not None:
+            pair, sums = row.pair, row.errors.sums
+            role = _role(pair.reference, pair.candidate, first=first)
+            roles.setdefault(role, RunningErrors()).combine(sums)
+            total.combine(sums)
+            if is_matrix_shape(pair.candidate.shape):
+                matrices.combine(sums)
+    found = {role: sums.metrics() for role, sums in roles.items()}
+    return RoleSums(found, total.metrics(), matrices.metrics())

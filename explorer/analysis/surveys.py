@@ -230,16 +230,15 @@ def survey(
         progress: Called in the caller's thread now and then with the weights walked over so far; in
             all there will be twice those of the model.
     """
-    control = SurveyControl()
-    control.obey(cancel or never)
-    return run_survey(model, CachedSurvey(None, model, slim=True), workers, control, progress)
+    cached = CachedSurvey(None, model, slim=True)
+    return run_survey(model, cached, workers, cancel or never, progress)
 
 
 def run_survey(  # noqa: PLR0913 - all but the first two have a default
     model: Model,
     cached: CachedSurvey,
     workers: int = 1,
-    control: SurveyControl | None = None,
+    check: Check = never,
     progress: Callable[[int], object] | None = None,
     *,
     rows: Sequence[int] | None = None,
@@ -249,12 +248,10 @@ def run_survey(  # noqa: PLR0913 - all but the first two have a default
     Args:
         cached: Known results; new ones are added.
         workers: Threads, which take a tensor each, or share the work on a large one.
-        control: Pauses and cancels.
+        check: Called before every chunk, in the thread that reads it; raises to cancel. Another run
+            with the same `cached` goes on from there.
         progress: Called now and then with the weights walked over so far, of twice the tensors'.
         rows: Rows of the model's table, if not all of them.
-
-    Raises:
-        SurveyCancelled: It was cancelled. Another run with the same `cached` goes on from there.
     """
     tensors, parameters = model.tensors.rows, model.tensors.columns.parameters
     numbers = range(len(tensors)) if rows is None else rows
@@ -286,7 +283,7 @@ def run_survey(  # noqa: PLR0913 - all but the first two have a default
         cached,
         sizes,
         workers=workers,
-        control=control,
+        check=check,
         progress=progress,
         walks=_STATISTICS_WALKS,
         unreadable=unreadable,
@@ -314,7 +311,7 @@ def run_errors(  # noqa: PLR0913 - all but the first two have a default
     pairs: Sequence[WeightsPair],
     cached: CachedErrors,
     workers: int = 1,
-    control: SurveyControl | None = None,
+    check: Check = never,
     progress: Callable[[int], object] | None = None,
     *,
     numbers: Sequence[int] | None = None,
@@ -325,13 +322,10 @@ def run_errors(  # noqa: PLR0913 - all but the first two have a default
     Args:
         cached: Known results; new ones are added.
         workers: Threads, which take a pair each, or share the work on a large one.
-        control: Pauses and cancels.
+        check: As of `run_survey`.
         progress: Called now and then with the number of pairs of weights done.
         numbers: Places of pairs, if not all of them.
         pictures: Whether to keep the picture of each tensor, too: two to three times the work.
-
-    Raises:
-        SurveyCancelled: It was cancelled. Another run with the same `cached` goes on from there.
     """
     wanted = range(len(pairs)) if numbers is None else numbers
     sizes = {number: pairs[number].parameters for number in wanted}
@@ -347,7 +341,7 @@ def run_errors(  # noqa: PLR0913 - all but the first two have a default
         return replace(found.errors, picture=found.tobytes())
 
     for number, errors, error in _measure_missing(
-        measure, cached, sizes, workers=workers, control=control, progress=progress
+        measure, cached, sizes, workers=workers, check=check, progress=progress
     ):
         yield PairRow(number, pairs[number], errors, error)
 
@@ -358,7 +352,7 @@ def _measure_missing(  # noqa: PLR0913 - the arguments of a survey
     sizes: Mapping[int, int],
     *,
     workers: int,
-    control: SurveyControl | None,
+    check: Check,
     progress: Progress,
     walks: int = 1,
     unreadable: Collection[int] = (),
@@ -385,7 +379,6 @@ def _measure_missing(  # noqa: PLR0913 - the arguments of a survey
             # its frames hold what was read, and thousands of rows may wait or be kept
             return number, None, error.with_traceback(None)
 
-    check = (control or SurveyControl()).check
     weights = list(sizes.values())
     for number, result, error in map_tensors(
         weights, work, workers=workers, check=check, walks=walks, progress=progress, quick=quick

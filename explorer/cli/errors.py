@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from difflib import get_close_matches
+from functools import partial
 from math import isnan
 from pathlib import Path
 from typing import Final, TypeVar
@@ -12,12 +13,13 @@ from typing import Final, TypeVar
 import click
 
 from explorer.analysis.columns import Source
-from explorer.analysis.errors.compare import ComparedRow, Comparison, TotalErrors
+from explorer.analysis.errors.compare import Comparison, TotalErrors, rows_of_all, total_of
 from explorer.analysis.errors.models import error_sums
 from explorer.analysis.importance import importance_for, open_matrix
 from explorer.analysis.matching.pairing import Match, Matching, match_models
 from explorer.analysis.requantization import Requantized, requantize
 from explorer.analysis.rounding import rounded_type, rounding_types
+from explorer.analysis.surveys import PairRow
 from explorer.cli import options, output
 from explorer.cli.folders import compare_folder
 from explorer.errors import ExplorerError
@@ -153,12 +155,12 @@ def compare_command(  # noqa: PLR0913 - one for each argument and option
         with output.Progress(comparison.parameters, shown=shown) as line:
             rows = comparison.rows(workers, progress=line.counter("weights"))
             if not as_json:
-                known = [ComparedRow(match, None) for match in comparison.matches]
+                known = [PairRow(at, pair, None) for at, pair in enumerate(comparison.pairs)]
                 rows = output.print_rows(
                     described, known, rows, needed=files.wanted, longest=_LONGEST_NAME
                 )
             found = list(rows)
-        total, sums = comparison.total(), error_sums(two, found)
+        total, sums = total_of(found), error_sums(two, found)
         first = errors.Side.of("the reference", one)
         headline = errors.headline(first, errors.Side.summed("The candidate", two, sums))
     files.save(described.names, map(described.flat, found))
@@ -169,11 +171,11 @@ def compare_command(  # noqa: PLR0913 - one for each argument and option
             document | {"headline": headline, "sums": summaries_record(sums, Source.ERRORS, *more)}
         )
     else:
-        if not names and len(found) == len(comparison.matches):
+        if not names and len(found) == len(comparison.pairs):
             output.write(output.style(f"\n{output.wrapped(headline)}\n", bold=True))
             output.write(output.sums_text(sums, Source.ERRORS, *more))
         output.write("\n".join([*_summary(matching, total, whole=not names), ""]))
-    damaged = [row.problem for row in found if row.problem is not None]
+    damaged = [row.error for row in found if row.error is not None]
     if damaged:
         output.write_error(str(damaged[0]))
     return 1 if damaged else 0
@@ -207,27 +209,16 @@ def _compare_both(  # noqa: PLR0913, PLR0917 - the options of the command
             for matches, model in zip(chosen, both, strict=True)
         ]
         total = sum(comparison.parameters for comparison in comparisons)
-        unread = [comparison.unread() for comparison in comparisons]
-        output.write_to_read(unread, workers)
-        found: list[list[ComparedRow]] = []
+        output.write_to_read([comparison.unread() for comparison in comparisons], workers)
         with output.Progress(total) as line:
-            for comparison in comparisons:
-                done = sum(one.parameters for one in comparisons[: len(found)])
-                found.append(
-                    list(
-                        comparison.rows(
-                            workers,
-                            progress=lambda now, done=done: line.counted(done + now, "weights"),  # type: ignore[misc] # mypy infers no type of a default
-                        )
-                    )
-                )
+            found = rows_of_all(comparisons, workers, progress=line.counter("weights"))
         sums = [error_sums(model, rows) for model, rows in zip(both, found, strict=True)]
         pair = zip("AB", both, sums, strict=True)
         headline = errors.headline(*(errors.Side.summed(*side) for side in pair))
     rows = side_rows(*found)
     files.save(SIDES.names, map(SIDES.flat, rows))
     more = [] if matrix_path is None else WEIGHTED.names
-    totals = [comparison.total() for comparison in comparisons]
+    totals = list(map(total_of, found))
     if as_json:
         output.write_json(
             errors.document_of_both(given, rows, matchings, totals, matrix_path)
@@ -247,7 +238,7 @@ def _compare_both(  # noqa: PLR0913, PLR0917 - the options of the command
             if not names:
                 output.write(output.sums_text(one, Source.ERRORS, *more))
             output.write("\n".join([*_summary(matching, whole, whole=not names), ""]))
-    damaged = [row.problem for each in found for row in each if row.problem is not None]
+    damaged = [row.error for each in found for row in each if row.error is not None]
     if damaged:
         output.write_error(str(damaged[0]))
     return 1 if damaged else 0
@@ -257,7 +248,9 @@ def _worst_first(rows: Iterable[SidesRow]) -> list[SidesRow]:
     """Return the tensors that lost most in either model first; those without figures last."""
 
     def loss(row: SidesRow) -> float:
-        known = (side.errors.relative_rmse for side in (row.a, row.b) if side and side.errors)
+        known = (
+            side.errors.metrics.relative_rmse for side in (row.a, row.b) if side and side.errors
+        )
         return -max((one for one in known if not isnan(one)), default=-1.0)
 
     return sorted(rows, key=loss)
@@ -407,20 +400,11 @@ def diff_command(  # noqa: PLR0913 - one for each argument and option
         found = found.with_measured([one for path in quality for one in read_quality(path)])
         if measured or original is not None:
             options.agree_to_fetch(models, fetch)
-            line: output.Progress | None = None
-
-            def begin(weights: int) -> None:
-                nonlocal line
-                line = stack.enter_context(output.Progress(weights))
-
-            def progress(done: int) -> None:
-                if line is not None:
-                    line.counted(done, "weights")
-
             pair = models[0], models[1]
             third = None if original is None else models[2]
+            line = stack.enter_context(output.Progress(0))
             found = found.with_errors(
-                differences.measure_errors(pair, third, workers, begin=begin, progress=progress)
+                differences.measure_errors(pair, third, workers, partial(line.show, what="weights"))
             )
         if as_json:
             output.write_json(differences.document(found, (one, other)))

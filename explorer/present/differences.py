@@ -11,16 +11,18 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, Final
 
-from explorer.analysis.columns import RoleSums
+from explorer.analysis.columns import AnyErrors, RoleSums
 from explorer.analysis.differences import (
     Differences,
     ElementChanges,
     KeyDifference,
-    RoleComparison,
     TextDifference,
     VocabularyDifference,
     compare_headers,
+    errors_by_role,
 )
+from explorer.analysis.errors import compare
+from explorer.analysis.matching.pairing import match_models
 from explorer.analysis.what_if import SizeAfter
 from explorer.errors import ExplorerError
 from explorer.formats.facts import describe
@@ -37,7 +39,6 @@ from explorer.present.tables.differences import (
     QUALITY,
     ROLES,
     TENSORS,
-    AnyErrors,
     KeyRow,
     RoleRow,
     SizeRow,
@@ -125,17 +126,28 @@ class Errors:
 
     Attributes:
         original: What both are compared with; None where one is compared with the other.
-        sides: Of A and of B by role; of one none where the other is compared with it.
-        totals: Of all weights; None where nothing is compared.
-        matrices: Of all weights but norms and biases; None where nothing is compared.
+        sums: Of A and of B; of one none where the other is compared with it, or not known.
         problems: Pairs that could not be compared, with the reason.
     """
 
     original: str | None
-    sides: tuple[Mapping[str, AnyErrors], Mapping[str, AnyErrors]]
-    totals: tuple[AnyErrors | None, AnyErrors | None]
-    matrices: tuple[AnyErrors | None, AnyErrors | None]
+    sums: tuple[RoleSums | None, RoleSums | None] = (None, None)
     problems: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def sides(self) -> list[Mapping[str, AnyErrors]]:
+        """Those of A and of B by role."""
+        return [{} if side is None else side.roles for side in self.sums]
+
+    @property
+    def totals(self) -> list[AnyErrors | None]:
+        """Those of all weights; None where nothing is compared."""
+        return [side and side.total for side in self.sums]
+
+    @property
+    def matrices(self) -> list[AnyErrors | None]:
+        """Those of all weights but norms and biases."""
+        return [side and side.matrices for side in self.sums]
 
     @property
     def meaning(self) -> str:
@@ -143,14 +155,11 @@ class Errors:
         return DISTANCE if self.original is None else LOSS
 
 
-def measure_errors(  # noqa: PLR0913 - all but the first two have a default
+def measure_errors(
     models: tuple[Model, Model],
     original: Model | None,
     workers: int = 1,
-    *,
-    check: Check = never,
-    begin: Callable[[int], object] = lambda _weights: None,
-    progress: Callable[[int], object] = lambda _done: None,
+    progress: Callable[[int, int], object] = lambda _done, _total: None,
 ) -> Errors:
     """Compare all weights of B with A, or those of each with the original.
 
@@ -158,46 +167,19 @@ def measure_errors(  # noqa: PLR0913 - all but the first two have a default
         models: A and B.
         original: The original, or None.
         workers: Threads.
-        check: Called now and then; raises to cancel.
-        begin: Called once with the number of weights that will be compared.
-        progress: Called with the number that has been.
+        progress: Called with the number of weights that were compared, and of all.
     """
-    one, other = models
+    sides = [models] if original is None else [(original, each) for each in models]
+    comparisons = [compare.Comparison(match_models(*side).matches, models=side) for side in sides]
+    total = sum(comparison.parameters for comparison in comparisons)
+    rows = compare.rows_of_all(comparisons, workers, progress=lambda done: progress(done, total))
+    sums = [errors_by_role(side, some) for side, some in zip(sides, rows, strict=True)]
+    problems = {
+        row.pair.candidate_name: row.error.what for some in rows for row in some if row.error
+    }
     if original is None:
-        comparisons = [RoleComparison(one, other)]
-    else:
-        comparisons = [RoleComparison(original, each) for each in models]
-    begin(sum(comparison.parameters for comparison in comparisons))
-    done = 0
-    problems: dict[str, str] = {}
-    for comparison in comparisons:
-        start = done
-        comparison.run(workers, check, lambda now, start=start: progress(start + now))  # type: ignore[misc] # mypy infers no type of a default
-        done += comparison.parameters
-        problems |= comparison.problems
-    found = [comparison.roles for comparison in comparisons]
-    totals = [comparison.total().metrics for comparison in comparisons]
-    matrices = [comparison.matrices for comparison in comparisons]
-    first = None if original is None else totals[0], None if original is None else matrices[0]
-    return Errors(
-        None if original is None else str(original.path),
-        ({} if original is None else found[0], found[-1]),
-        (first[0], totals[-1]),
-        (first[1], matrices[-1]),
-        problems,
-    )
-
-
-def known_errors(
-    original: str | None, one: RoleSums | None, other: RoleSums | None = None
-) -> Errors:
-    """Return the known errors of A and of B, or of A against B where there is no original."""
-    return Errors(
-        original,
-        ({} if one is None else one.roles, {} if other is None else other.roles),
-        (None if one is None else one.total, None if other is None else other.total),
-        (None if one is None else one.matrices, None if other is None else other.matrices),
-    )
+        return Errors(None, (None, sums[0]), problems)
+    return Errors(str(original.path), (sums[0], sums[1]), problems)
 
 
 @dataclass(frozen=True)
@@ -235,7 +217,7 @@ class Comparison:
     @property
     def headline(self) -> str:
         """What B takes and loses beside A, and where; first, if they have nothing in common."""
-        errors = self.errors or Errors(None, ({}, {}), (None, None), (None, None))
+        errors = self.errors or Errors(None)
         both = zip("AB", self.found.models, errors.sides, errors.matrices, strict=True)
         apart = {"added", "gone"} == {tensor.kind for tensor in self.found.tensors}
         first = "A and B have no tensor in common. " if apart else ""
@@ -268,7 +250,7 @@ def size_rows(comparison: Comparison) -> Iterator[SizeRow]:
         ("tensors", INTEGER, lambda m: len(m.tensors.rows)),
         ("keys", INTEGER, lambda m: len(m.metadata.entries)),
     ]
-    metrics = (None, None) if comparison.errors is None else comparison.errors.matrices
+    metrics = [None, None] if comparison.errors is None else comparison.errors.matrices
     for name in _BETTER if any(metrics) else ():
         column = FIGURES[name]
         a, b = (None if side is None else getattr(side, name) for side in metrics)
@@ -300,7 +282,7 @@ def size_rows(comparison: Comparison) -> Iterator[SizeRow]:
 def chart_lines(comparison: Comparison) -> list[Line]:
     """Return both models as lines of a chart of error against size; errors of all matrices."""
     errors = comparison.errors
-    matrices = (None, None) if errors is None or errors.original is None else errors.matrices
+    matrices = [None, None] if errors is None or errors.original is None else errors.matrices
     lines = []
     sides = zip("AB", comparison.found.models, matrices, comparison.measured, strict=True)
     for letter, model, metrics, quality in sides:

@@ -8,14 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from explorer.analysis.columns import Summaries
-from explorer.analysis.errors.compare import ComparedRow, TotalErrors
+from explorer.analysis.columns import AnyErrors, Summaries
+from explorer.analysis.errors.compare import TotalErrors
 from explorer.analysis.matching.pairing import Matching
+from explorer.analysis.surveys import PairRow
 from explorer.formats.facts import describe
 from explorer.formats.model import Model
 from explorer.formats.tensors import parse_name
 from explorer.present.explanations import ABOUT_ERRORS
-from explorer.present.tables.differences import SIDES, AnyErrors, SidesRow
+from explorer.present.tables.differences import SIDES, SidesRow
 from explorer.present.tables.errors import FIGURES, MISMATCHES, WEIGHTED, compared_table
 from explorer.quantization.huggingface.schemes import scheme
 from explorer.text import bytes_text, percent_text, plain_text
@@ -173,7 +174,7 @@ def document_of_both(
 
 def document(
     paths: tuple[str, str],
-    rows: Sequence[ComparedRow],
+    rows: Sequence[PairRow],
     matching: Matching,
     total: TotalErrors,
     matrix: str | None = None,

@@ -9,24 +9,18 @@ from itertools import product
 from typing import Final
 
 from explorer.analysis import TensorStatistics
-from explorer.analysis.columns import (
-    ErrorColumns,
-    StatisticsColumns,
-    Summaries,
-    model_summaries,
-    parameter_shares,
-)
-from explorer.analysis.errors.pairs import MatchedPair
-from explorer.analysis.importance import weighing
+from explorer.analysis.columns import ErrorColumns, StatisticsColumns, Summaries, model_summaries
+from explorer.analysis.errors.compare import Comparison
+from explorer.analysis.errors.models import error_columns
 from explorer.analysis.matching.pairing import Matching, match_models
 from explorer.analysis.recipes.fits import MixRow, RecipeFit, compare_with_recipes, type_mix
 from explorer.analysis.survey_cache import SurveyCache
-from explorer.analysis.surveys import run_errors, run_survey, telling_rows
+from explorer.analysis.surveys import run_survey, telling_rows
 from explorer.errors import ExplorerError, PlanError
 from explorer.formats import open_model
 from explorer.formats.facts import Facts, describe
 from explorer.formats.model import Model
-from explorer.formats.tensors import Tensor, is_matrix_shape, rows_by_name
+from explorer.formats.tensors import Tensor, is_matrix_shape
 from explorer.hardware.catalogue import load_catalogue
 from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host, Settings
@@ -38,7 +32,7 @@ from explorer.present.tables.attachments import AttachedTable, attached_table
 from explorer.present.tables.errors import WEIGHTED
 from explorer.present.tables.statistics import REPORT_ERRORS
 from explorer.quantization.registry import has_decoder
-from explorer.report.privacy import message
+from explorer.report.privacy import message, without_paths
 
 # Common sizes of memory: 12, 24 and 80 GB
 _USUAL_GPUS: Final = (
@@ -231,28 +225,14 @@ def _with_errors(
 ) -> ReportData:
     model, damaged = data.model, data.damaged
     matching = match_models(reference, model)
-    pairs = [MatchedPair(match) for match in matching.matches]
-    weigh = None if matrix is None else weighing(matrix)
-    if weigh is not None:
-        for pair in pairs:
-            weigh(pair)  # what is wrong with the matrix is no fault of a pair
-    opened = SurveyCache().open_errors(model, reference, pairs, weigh)
-    row_of = rows_by_name(model.tensors.columns.names)
-    columns = ErrorColumns(len(model.tensors.columns))
-    compared, before = 0, 2 * model.parameters
-    with opened as kept:
-        for found in run_errors(
-            pairs, kept, workers, progress=lambda count: progress(before + count)
-        ):
-            parts = pairs[found.number].candidate.tensors
-            rows = [row_of[part.name] for part in parts]
-            if found.error is not None:
-                damaged = damaged or found.error
-                columns.problems |= dict.fromkeys(rows, message(found.error))
-            if found.errors is not None:
-                compared += 1
-                shares = parameter_shares(rows, parts)
-                columns.put(shares, found.errors.metrics, found.errors.weighted)
+    comparison, before = (
+        Comparison(matching.matches, matrix, (reference, model)),
+        2 * model.parameters,
+    )
+    rows = list(comparison.rows(workers, progress=lambda count: progress(before + count)))
+    columns = error_columns(model, rows)
+    compared = sum(row.errors is not None for row in rows)
+    damaged = damaged or next((row.error for row in rows if row.error is not None), None)
     names = [name for name in REPORT_ERRORS if matrix is not None or name not in WEIGHTED.names]
     figures = {name: getattr(columns, name) for name in names}
     tensors = [
@@ -261,12 +241,12 @@ def _with_errors(
             errors={name: float(values[one.row]) for name, values in figures.items()}
             if columns.known[one.row]
             else {},
-            problem=one.problem or columns.problems.get(one.row, ""),
+            problem=one.problem or without_paths(columns.problems.get(one.row, "")),
         )
         for one in data.tensors
     ]
-    comparison = ComparedModel(matching, compared, columns, matrix)
-    return replace(data, tensors=tensors, comparison=comparison, damaged=damaged)
+    found = ComparedModel(matching, compared, columns, matrix)
+    return replace(data, tensors=tensors, comparison=found, damaged=damaged)
 
 
 def _plans(

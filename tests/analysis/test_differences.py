@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer.analysis.differences import MOST_SHOWN, Differences, RoleComparison, compare_headers
+from explorer.analysis.differences import MOST_SHOWN, Differences, compare_headers, errors_by_role
 from explorer.analysis.differences import compare_texts as diff_texts
+from explorer.analysis.errors.compare import Comparison
+from explorer.analysis.matching.pairing import match_models
 from explorer.errors import SourceError
 from explorer.formats import open_model
 from explorer.formats.model import Model
@@ -390,14 +392,14 @@ def test_members_are_those_of_the_whole_text(tokens: list[str], data: st.DataObj
 def test_errors_by_role_are_those_of_their_weights(formats: tuple[Path, Path]) -> None:
     folder, path = formats
     with open_model(folder) as one, open_model(path) as other:
-        comparison = RoleComparison(one, other)
-        comparison.run(workers=2)
+        rows = Comparison(match_models(one, other).matches).rows(2)
+        found = errors_by_role((one, other), rows)
         reference = one.tensors["model.layers.0.mlp.up_proj.weight"].dequantize().astype(np.float64)
         error = other.tensors["blk.0.ffn_up.weight"].dequantize() - reference
-    assert set(comparison.roles) == {"ffn_up", "ffn_down"}
-    assert comparison.roles["ffn_down"].rmse == 0
-    assert comparison.roles["ffn_up"].rmse == pytest.approx(np.sqrt(np.mean(error**2)), rel=1e-6)
-    assert comparison.total().metrics.count == 2 * 32 * 64
+    assert set(found.roles) == {"ffn_up", "ffn_down"}
+    assert found.roles["ffn_down"].rmse == 0
+    assert found.roles["ffn_up"].rmse == pytest.approx(np.sqrt(np.mean(error**2)), rel=1e-6)
+    assert found.total.count == 2 * 32 * 64
 
 
 @pytest.mark.parametrize("kind", ["added", "gone"])
@@ -409,8 +411,8 @@ def test_an_output_of_its_own_is_no_second_token_embedding(tmp_path: Path, kind:
     paths = [write_gguf(tmp_path / f"{name}.gguf", "llama", arrays) for name, arrays in pair]
     with open_model(paths[0]) as one, open_model(paths[1]) as other:
         found = compare_headers(one, other)
-        errors = RoleComparison(one, other)
-        errors.run()
+        rows = Comparison(match_models(one, other).matches).rows()
+        errors = errors_by_role((one, other), rows)
     assert not found.equal
     (output,) = (tensor for tensor in found.tensors if tensor.kind != "same")
     assert (output.role, output.kind) == ("output", kind)

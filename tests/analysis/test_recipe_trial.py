@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from explorer.analysis.errors.compare import Comparison
+from explorer.analysis.errors.compare import Comparison, total_of
 from explorer.analysis.matching.pairing import match_models
 from explorer.analysis.recipes.fits import (
     RecipeTrial,
@@ -75,18 +75,18 @@ def check_against_a_file(model: Model, trial: RecipeTrial, path: Path) -> None:
         matches = [
             match for match in match_models(model, made).matches if match.candidate.name in types
         ]
-        comparison = Comparison(matches)
-        rows = list(comparison.rows(2))
+        rows = list(Comparison(matches).rows(2))
         assert trial.errors is not None
-        total = comparison.total().metrics
+        total = total_of(rows).metrics
         assert trial.errors.metrics.rmse == pytest.approx(total.rmse, rel=1e-12)
         assert trial.errors.metrics.relative_rmse == pytest.approx(total.relative_rmse, rel=1e-12)
         for role in trial.roles:
-            some = [r for r in rows if parse_name(r.match.candidate.name).role == role.role]
+            some = [r for r in rows if parse_name(r.pair.candidate_name).role == role.role]
             assert sum(role.types.values()) == len(some)
-            assert {row.match.candidate.type_name for row in some} == set(role.types)
-            noise = math.fsum(r.errors.rmse**2 * r.errors.count for r in some if r.errors)
-            signal = math.fsum(r.errors.reference_rms**2 * r.errors.count for r in some if r.errors)
+            assert {row.pair.candidate_type for row in some} == set(role.types)
+            parts = [row.errors.metrics for row in some if row.errors]
+            noise = math.fsum(one.rmse**2 * one.count for one in parts)
+            signal = math.fsum(one.reference_rms**2 * one.count for one in parts)
             assert role.errors is not None
             found = role.errors.metrics.relative_rmse
             assert found == pytest.approx(math.sqrt(noise / signal), rel=1e-9)

@@ -117,7 +117,7 @@ def test_a_stopped_survey_goes_on(
 ) -> None:
     control = SurveyControl()
     with cache.open(model) as kept:
-        rows = run_survey(model, kept, control=control)
+        rows = run_survey(model, kept, check=control.check)
         assert next(rows).tensor.name == "blocks"
         control.cancel()
         with pytest.raises(SurveyCancelled):
@@ -137,7 +137,7 @@ def test_a_paused_survey_waits_until_it_is_resumed_or_cancelled(
 
     def walk() -> None:
         try:
-            done.extend(_rows(model, cache, control=control))
+            done.extend(_rows(model, cache, check=control.check))
         except SurveyCancelled:
             done.append("cancelled")
 

@@ -385,7 +385,9 @@ def rows_of_tables(reference: Path, quantized: Path) -> Iterator[tuple[str, Tabl
         matching = match_models(one, other)
         rows = list(Comparison(matching.matches).rows())
         yield "errors of tensors", COMPARED, rows
-        weighted = [replace(rows[0], weighted=WeightedErrors(1.0, 8.0)), *rows[1:]]
+        assert rows[0].errors is not None
+        errors = replace(rows[0].errors, weighted=WeightedErrors(1.0, 8.0))
+        weighted = [replace(rows[0], errors=errors), *rows[1:]]
         yield "errors by importance", compared_table(weighted=True), weighted
         yield "errors of both", SIDES, side_rows(weighted, rows[1:])
         yield "not comparable", MISMATCHES, matching.not_comparable

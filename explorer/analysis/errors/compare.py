@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from math import nan
 
 from explorer.analysis.blocks import BlockStatistics, level_error, saturated_codes
 from explorer.analysis.errors.metrics import ErrorMetrics, RunningErrors, WeightedErrors
-from explorer.analysis.errors.pairs import MatchedPair, PairErrors, WeightsPair, measure_pair
+from explorer.analysis.errors.pairs import MatchedPair, measure_pair
 from explorer.analysis.importance import weighing
 from explorer.analysis.matching.pairing import Match
 from explorer.analysis.matching.views import Weights, view_of
 from explorer.analysis.moments import Moments
 from explorer.analysis.survey_cache import CachedErrors, SurveyCache
-from explorer.analysis.surveys import PairRow, SurveyControl, run_errors
-from explorer.errors import ExplorerError
+from explorer.analysis.surveys import PairRow, run_errors
 from explorer.formats.model import Model
 from explorer.formats.tensors import Shape, Tensor
 from explorer.parallel import Check, never
@@ -69,10 +69,7 @@ def compare_tensors(
         SourceError: A file changed since it was opened.
     """
     pair = MatchedPair(Match(view_of(reference), view_of(candidate)))
-    return _of_tensors(pair, measure_pair(pair, workers, cancel or never, progress))
-
-
-def _of_tensors(pair: WeightsPair, errors: PairErrors) -> TensorErrors:
+    errors = measure_pair(pair, workers, cancel or never, progress)
     return TensorErrors(
         **asdict(errors.metrics),
         reference_name=pair.reference_name,
@@ -83,22 +80,6 @@ def _of_tensors(pair: WeightsPair, errors: PairErrors) -> TensorErrors:
         saturated_codes=errors.saturated,
         notes=pair.notes,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class ComparedRow:
-    """The result for one pair.
-
-    Attributes:
-        errors: None if the weights cannot be read.
-        problem: Why they cannot, or None.
-        weighted: The errors by importance; None if no matrix has these weights.
-    """
-
-    match: Match
-    errors: TensorErrors | None
-    problem: ExplorerError | None = None
-    weighted: WeightedErrors | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,98 +97,92 @@ class TotalErrors:
     weighted: WeightedErrors
 
 
+def total_of(rows: Iterable[PairRow]) -> TotalErrors:
+    """Return the errors of all rows that have some; percentiles are not known of them."""
+    sums, weighted, tensors = RunningErrors(), WeightedErrors(0.0, 0.0), dict[int, Tensor]()
+    for row in rows:
+        if row.errors is not None:
+            sums.combine(row.errors.sums)
+            weighted += row.errors.weighted or WeightedErrors(0.0, 0.0)
+            tensors |= {id(tensor): tensor for tensor in row.pair.candidate.tensors}
+    nbytes = sum(tensor.nbytes for tensor in tensors.values())
+    weights = sum(tensor.parameters for tensor in tensors.values())
+    return TotalErrors(sums.metrics(), 8 * nbytes / weights if weights else nan, weighted)
+
+
 class Comparison:
-    """Compares pairs of tensors, and adds their errors up.
+    """Compares pairs of tensors.
 
     Attributes:
-        matches: The pairs.
+        pairs: The pairs.
         importance: The importance matrix that errors are weighted by, too; None for none.
         models: The reference and the candidate, whose results are kept; None keeps none.
         parameters: Weights of all of them.
-        groups: Sums of the pairs that `group_of` gives one name, of the rows so far.
     """
 
     def __init__(
         self,
-        matches: Sequence[Match],
-        group_of: Callable[[Match], str] | None = None,
+        matches: Iterable[Match],
         importance: Model | None = None,
         models: tuple[Model, Model] | None = None,
     ) -> None:
-        self.matches = matches
+        self.pairs = [MatchedPair(match) for match in matches]
         self.importance = importance
         self.models = models
-        self.parameters = sum(match.candidate.parameters for match in matches)
-        self.groups: dict[str, RunningErrors] = {}
-        self._group_of = group_of
-        self._pairs = [MatchedPair(match) for match in matches]
-        self._sums = RunningErrors()
-        self._weighted = WeightedErrors(0.0, 0.0)
-        self._tensors: dict[int, Tensor] = {}
+        self.parameters = sum(pair.parameters for pair in self.pairs)
 
     def rows(
         self,
         workers: int = 1,
-        cancel: Check | None = None,
+        check: Check = never,
         progress: Callable[[int], object] | None = None,
-    ) -> Iterator[ComparedRow]:
+    ) -> Iterator[PairRow]:
         """Yield a row for each pair in order; an iterator may be read once.
 
         Args:
             workers: Threads, which take a pair each, or share the work on a large one.
-            cancel: Called before every chunk; what it raises is passed on.
+            check: Called before every chunk; what it raises is passed on.
             progress: Called now and then with the number of weights done.
 
         Raises:
             ExplorerError: The importance matrix is damaged, or of another model.
         """
-
-        control = SurveyControl()
-        control.obey(cancel or never)
         with self.known() as cached:
-            for found in run_errors(self._pairs, cached, workers, control, progress):
-                yield self._add(self.matches[found.number], found)
+            yield from run_errors(self.pairs, cached, workers, check, progress)
 
     def known(self) -> CachedErrors:
         """Return the errors that earlier comparisons kept; a context manager."""
         weigh = None if self.importance is None else weighing(self.importance)
         if weigh is not None:
-            for pair in self._pairs:
+            for pair in self.pairs:
                 weigh(pair)  # what is wrong with the matrix is no fault of a pair
         if self.models is None:
-            return CachedErrors(None, self._pairs, importance=weigh)
+            return CachedErrors(None, self.pairs, importance=weigh)
         reference, candidate = self.models
-        return SurveyCache().open_errors(candidate, reference, self._pairs, weigh)
+        return SurveyCache().open_errors(candidate, reference, self.pairs, weigh)
 
     def unread(self) -> tuple[int, int]:
         """Return how many weights `rows` compares anew, and the stored bytes that it reads."""
         with self.known() as cached:
-            left = [match for at, match in enumerate(self.matches) if at not in cached.rows]
-        sides = (view for match in left for view in (match.reference, match.candidate))
+            left = [pair for at, pair in enumerate(self.pairs) if at not in cached.rows]
+        sides = (view for pair in left for view in (pair.reference, pair.candidate))
         nbytes = sum(tensor.nbytes for view in sides for tensor in view.tensors)
-        return sum(match.candidate.parameters for match in left), nbytes
+        return sum(pair.parameters for pair in left), nbytes
 
-    def _add(self, match: Match, found: PairRow) -> ComparedRow:
-        if found.errors is None:
-            return ComparedRow(match, None, found.error)
-        self._sums.combine(found.errors.sums)
-        if self._group_of is not None:
-            group = self._group_of(match)
-            self.groups.setdefault(group, RunningErrors()).combine(found.errors.sums)
-        self._tensors |= {id(tensor): tensor for tensor in match.candidate.tensors}
-        if found.errors.weighted is not None:
-            self._weighted += found.errors.weighted
-        return ComparedRow(
-            match, _of_tensors(found.pair, found.errors), None, found.errors.weighted
-        )
 
-    def total(self) -> TotalErrors:
-        """Return the errors of all rows so far; percentiles are not known of them."""
-        tensors = self._tensors.values()
-        weights = sum(tensor.parameters for tensor in tensors)
-        bits = 8 * sum(tensor.nbytes for tensor in tensors)
-        bits_per_weight = bits / weights if weights else nan
-        return TotalErrors(self._sums.metrics(), bits_per_weight, self._weighted)
+def rows_of_all(
+    comparisons: Sequence[Comparison],
+    workers: int = 1,
+    check: Check = never,
+    progress: Callable[[int], object] = lambda _done: None,
+) -> list[list[PairRow]]:
+    """Return the rows of several comparisons; `progress` gets the weights done of all."""
+    found: list[list[PairRow]] = []
+    for number, one in enumerate(comparisons):
+        before = sum(each.parameters for each in comparisons[:number])
+        report = partial(lambda before, done: progress(before + done), before)
+        found.append(list(one.rows(workers, check, report)))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

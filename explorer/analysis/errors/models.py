@@ -7,26 +7,35 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from explorer.analysis.columns import ErrorColumns, Summaries, model_summaries, parameter_shares
-from explorer.analysis.errors.compare import ComparedRow, Comparison
+from explorer.analysis.errors.compare import Comparison
 from explorer.analysis.matching.pairing import match_models
+from explorer.analysis.surveys import PairRow
 from explorer.errors import ExplorerError
 from explorer.formats import open_model
 from explorer.formats.model import Model
 from explorer.formats.tensors import rows_by_name
-from explorer.parallel import Check
+from explorer.parallel import Check, never
 
 
-def error_sums(candidate: Model, rows: Iterable[ComparedRow]) -> Summaries:
-    """Return the errors by role, by layer and of a model, of the rows."""
+def error_columns(candidate: Model, rows: Iterable[PairRow]) -> ErrorColumns:
+    """Return the errors of each tensor of a model, of the rows, and why some have none."""
     header = candidate.tensors.columns
     columns = ErrorColumns(len(header))
     row_of = rows_by_name(header.names)
     for row in rows:
+        parts = row.pair.candidate.tensors
+        places = [row_of[part.name] for part in parts]
         if row.errors is not None:
-            parts = row.match.candidate.tensors
-            places = [row_of[part.name] for part in parts]
-            columns.put(parameter_shares(places, parts), row.errors, row.weighted)
-    return model_summaries(candidate, None, columns)
+            shares = parameter_shares(places, parts)
+            columns.put(shares, row.errors.metrics, row.errors.weighted)
+        elif row.error is not None:
+            columns.problems |= dict.fromkeys(places, row.error.what)
+    return columns
+
+
+def error_sums(candidate: Model, rows: Iterable[PairRow]) -> Summaries:
+    """Return the errors by role, by layer and of a model, of the rows."""
+    return model_summaries(candidate, None, error_columns(candidate, rows))
 
 
 def comparison_of(original: Model, model: Model, matrix: Model | None = None) -> Comparison:
@@ -45,12 +54,12 @@ def measured(
     comparison: Comparison,
     model: Model,
     workers: int,
-    check: Check | None = None,
+    check: Check = never,
     progress: Callable[[int], object] | None = None,
 ) -> tuple[Mapping[str, float], ExplorerError | None]:
     """Return the figures of all matrices of a model, and what could not be read, or None."""
     rows = list(comparison.rows(workers, check, progress))
-    problem = next((row.problem for row in rows if row.problem is not None), None)
+    problem = next((row.error for row in rows if row.error is not None), None)
     return error_sums(model, rows).matrices.figures, problem
 
 

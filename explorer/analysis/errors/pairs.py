@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
 from math import prod
 from typing import Any, Final, Protocol, TypeAlias
@@ -369,7 +370,7 @@ class _ThreadTools(threading.local):
         made.append((self.reader, self.room))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PairErrors:
     """What is known of a pair of tensors: small, so that those of a whole model can be kept.
 
@@ -388,7 +389,7 @@ class PairErrors:
     matrix: str = ""
     picture: bytes = b""
 
-    @property
+    @cached_property
     def metrics(self) -> ErrorMetrics:
         return self.sums.metrics()
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeVar
 
-from explorer.analysis.columns import SummedErrors
+from explorer.analysis.columns import AnyErrors
 from explorer.analysis.differences import RoleSide, TensorDifference, TensorSide
-from explorer.analysis.errors.compare import ComparedRow
 from explorer.analysis.errors.metrics import ErrorMetrics, WeightedErrors
+from explorer.analysis.errors.pairs import PairErrors
+from explorer.analysis.surveys import PairRow
 from explorer.present.tables.errors import FIGURES, WEIGHTED
 from explorer.present.tables.table import (
     BITS,
@@ -29,9 +30,6 @@ from explorer.present.tables.table import (
     Table,
 )
 from explorer.text import digits_text, fixed_text, integer_text, percent_text, signed_text
-
-AnyErrors: TypeAlias = ErrorMetrics | SummedErrors
-"""Errors of weights together, measured at once or added up."""
 
 Row = TypeVar("Row")
 Part = TypeVar("Part")
@@ -307,13 +305,11 @@ class SideErrors:
 
     Attributes:
         errors: None where they are not known.
-        weighted: The same by importance; None where no matrix has the tensor.
     """
 
     type_name: str
     nbytes: int
-    errors: AnyErrors | None = None
-    weighted: WeightedErrors | None = None
+    errors: PairErrors | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,29 +327,27 @@ class SidesRow:
         return None if one is None or other is None else other - one
 
 
-def side_rows(one: Iterable[ComparedRow], other: Iterable[ComparedRow] = ()) -> list[SidesRow]:
+def side_rows(one: Iterable[PairRow], other: Iterable[PairRow] = ()) -> list[SidesRow]:
     """Return what was compared with one original, a row for each tensor of it."""
     sides: tuple[dict[str, SideErrors], dict[str, SideErrors]] = ({}, {})
     for found, rows in zip(sides, (one, other), strict=True):
         for row in rows:
-            nbytes = sum(tensor.nbytes for tensor in row.match.candidate.tensors)
-            found[row.match.reference.name] = SideErrors(
-                row.match.candidate.type_name, nbytes, row.errors, row.weighted
-            )
+            nbytes = sum(tensor.nbytes for tensor in row.pair.candidate.tensors)
+            found[row.pair.reference_name] = SideErrors(row.pair.candidate_type, nbytes, row.errors)
     names = dict.fromkeys((*sides[0], *sides[1]))
     return [SidesRow(name, sides[0].get(name), sides[1].get(name)) for name in names]
 
 
-def _side_errors(side: SideErrors) -> Any:
-    return side.errors
+def _side_errors(side: SideErrors) -> ErrorMetrics | None:
+    return None if side.errors is None else side.errors.metrics
 
 
 def _side_weighted(side: SideErrors) -> WeightedErrors | None:
-    return side.weighted
+    return None if side.errors is None else side.errors.weighted
 
 
 def _relative(side: SideErrors) -> float | None:
-    return None if side.errors is None else side.errors.relative_rmse
+    return None if side.errors is None else side.errors.metrics.relative_rmse
 
 
 SIDE: Final = Table[SideErrors](

@@ -9,12 +9,14 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, Final
 
-from explorer.analysis.errors.compare import ComparedRow, ExpectedRounding
+from explorer.analysis.errors.compare import ExpectedRounding
 from explorer.analysis.errors.metrics import ERROR_PERCENTS, ErrorMetrics, WeightedErrors
+from explorer.analysis.errors.pairs import PairErrors
 from explorer.analysis.errors.pictures import ErrorPicture
 from explorer.analysis.matching.pairing import Mismatch
 from explorer.analysis.moments import Moments
 from explorer.analysis.requantization import Requantized
+from explorer.analysis.surveys import PairRow
 from explorer.present.tables.table import (
     BITS,
     BYTES,
@@ -184,58 +186,58 @@ PICTURED: Final = Table[ErrorPicture](
 _SAID: Final = "What had to be undone of what a converter did."
 
 
-def _tensors(side: str) -> Column[ComparedRow]:
-    def of(row: ComparedRow) -> list[str]:
-        return [tensor.name for tensor in getattr(row.match, side).tensors]
+def _tensors(side: str) -> Column[PairRow]:
+    def of(row: PairRow) -> list[str]:
+        return [tensor.name for tensor in getattr(row.pair, side).tensors]
 
     return Column(f"{side}_tensors", f"Tensors of the {side}", LIST, of=of, json_only=True)
 
 
-def _errors(row: ComparedRow | Requantized) -> ErrorMetrics | None:
+def _requantized(row: Requantized) -> ErrorMetrics | None:
     return row.errors
 
 
-def _weighted(row: ComparedRow) -> WeightedErrors | None:
-    return row.weighted
+def _kept(row: PairRow) -> PairErrors | None:
+    return row.errors
 
 
-COMPARED: Final = Table[ComparedRow](
-    Column(*("reference_name", "Reference"), of=lambda row: row.match.reference.name, extra=True),
+def _errors(row: PairRow) -> ErrorMetrics | None:
+    return None if row.errors is None else row.errors.metrics
+
+
+def _weighted(row: PairRow) -> WeightedErrors | None:
+    return None if row.errors is None else row.errors.weighted
+
+
+COMPARED: Final = Table[PairRow](
+    Column(*("reference_name", "Reference"), of=lambda row: row.pair.reference_name, extra=True),
     Column(
         *("candidate_name", "Candidate", TEXT, "The tensor that is compared."),
-        lambda row: row.match.candidate.name,
+        lambda row: row.pair.candidate_name,
     ),
-    Column(*("type", "Type", TYPE, "How it is stored."), lambda row: row.match.candidate.type_name),
+    Column(*("type", "Type", TYPE, "How it is stored."), lambda row: row.pair.candidate_type),
     Column(
         *("reference_type", "Type of the reference", TYPE),
-        of=lambda row: row.match.reference.type_name,
+        of=lambda row: row.pair.reference_type,
         extra=True,
     ),
     Column(
         *("shape", "Shape", SHAPE, "Lengths of its dimensions, rows first."),
-        lambda row: list(row.match.candidate.shape),
+        lambda row: list(row.pair.candidate.shape),
     ),
-    Column(
-        *("count", "Weights", INTEGER, _COUNT),
-        lambda row: row.match.candidate.parameters,
-        extra=True,
-    ),
+    Column(*("count", "Weights", INTEGER, _COUNT), lambda row: row.pair.parameters, extra=True),
     *FIGURES.at(_errors),
-    SATURATION.at(_errors),
+    replace(SATURATION, of=lambda found: found.saturated).at(_kept),
     _tensors("reference"),
     _tensors("candidate"),
-    Column(
-        *("notes", "Notes", LIST, _SAID),
-        lambda row: [*row.match.reference.notes, *row.match.candidate.notes],
-        extra=True,
-    ),
-    Column("problem", "Problem", of=lambda row: row.problem and row.problem.what, extra=True),
+    Column(*("notes", "Notes", LIST, _SAID), lambda row: [*row.pair.notes], extra=True),
+    Column("problem", "Problem", of=lambda row: row.error and row.error.what, extra=True),
     title="Errors of tensors",
-    problem=lambda row: "" if row.problem is None else row.problem.what,
+    problem=lambda row: "" if row.error is None else row.error.what,
 )
 
 
-def compared_table(*, weighted: bool) -> Table[ComparedRow]:
+def compared_table(*, weighted: bool) -> Table[PairRow]:
     """Return `COMPARED`; with the errors by importance where a matrix is given."""
     more = WEIGHTED.at(_weighted) if weighted else []
     return Table(*COMPARED, *more, title=COMPARED.title, problem=COMPARED.problem)
@@ -245,7 +247,7 @@ REQUANTIZED: Final = Table[Requantized](
     Column("type", "Type", TYPE, "The type that the tensor is rounded to."),
     Column("bytes", "Size", BYTES, "Bytes that it would take.", lambda row: row.nbytes),
     Column("bits_per_weight", "Bits/weight", BITS, "Bits for each weight, scales included."),
-    *FIGURES.at(_errors),
+    *FIGURES.at(_requantized),
     SATURATION,
     Column("problem", "Problem", extra=True),
     title="A tensor in other types",

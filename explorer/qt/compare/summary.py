@@ -145,8 +145,11 @@ def _with_errors(
         for side in (tensor.before, tensor.after)
         if side is not None
     }
-    errors = [side.errors.by_role(side.document.model.tensors.columns, roles) for side in sides]
-    return shown.of_errors(comparison.with_errors(present.known_errors(original, *errors)))
+    one, other, *_ = [
+        *(side.errors.by_role(side.document.model.tensors.columns, roles) for side in sides),
+        None,
+    ]
+    return shown.of_errors(comparison.with_errors(present.Errors(original, (one, other))))
 
 
 class _SignColours(QSyntaxHighlighter):

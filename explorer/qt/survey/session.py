@@ -369,21 +369,23 @@ class SurveyWork:
             self._report(job, done / 2)  # each weight is walked over twice
 
         with cached_statistics(model) as cached:
-            found = surveys.run_survey(model, cached, workers, self.control, report, rows=rows)
+            found = surveys.run_survey(
+                model, cached, workers, self.control.check, report, rows=rows
+            )
             self._found.extend(
                 partial(content.put, number, one) for number, one in zip(rows, found, strict=True)
             )
 
     def _compare(self, job: Job, comparison: ComparisonContent, start: float) -> None:
         numbers = np.flatnonzero(comparison.missing).tolist()
-        pairs, workers, control = comparison.pairs, all_cores(), self.control
+        pairs, workers, check = comparison.pairs, all_cores(), self.control.check
 
         def report(done: int) -> None:
             self._report(job, start + done)
 
         with cached_errors(comparison) as cached:
             found = surveys.run_errors(
-                pairs, cached, workers, control, report, numbers=numbers, pictures=True
+                pairs, cached, workers, check, report, numbers=numbers, pictures=True
             )
             self._found.extend(partial(comparison.put, one) for one in found)
 

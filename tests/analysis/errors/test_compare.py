@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from explorer.analysis import TensorErrors, code_shares, compare_tensors
-from explorer.analysis.errors.compare import Comparison
+from explorer.analysis.errors.compare import Comparison, total_of
 from explorer.analysis.errors.pairs import MatchedPair, measure_pair
 from explorer.analysis.errors.pictures import picture_errors
 from explorer.analysis.matching.pairing import Match
@@ -128,10 +128,10 @@ def test_rows_and_their_total() -> None:
     reported: list[int] = []
     rows = list(comparison.rows(progress=reported.append))
     assert [row.errors is None for row in rows] == [False, False, True]
-    assert "cut short" in str(rows[2].problem)
+    assert "cut short" in str(rows[2].error)
     assert reported[-1] == comparison.parameters == 9
     assert comparison.unread() == (9, 9 * 4 * 2)
-    total = comparison.total()
+    total = total_of(rows)
     assert total.metrics.count == 5
     assert (total.metrics.rmse, total.metrics.mean_error) == (1, 1)
     assert total.metrics.relative_rmse == pytest.approx(np.sqrt(5 / (2 * 4 + 3 * 9)), rel=1e-15)

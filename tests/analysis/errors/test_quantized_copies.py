@@ -12,8 +12,10 @@ import pytest
 from numpy.typing import NDArray
 
 from explorer.analysis import requantize
-from explorer.analysis.errors.compare import Comparison
+from explorer.analysis.errors.compare import Comparison, total_of
+from explorer.analysis.errors.metrics import ErrorMetrics
 from explorer.analysis.matching.pairing import match_models
+from explorer.analysis.surveys import PairRow
 from explorer.formats import open_model
 from tests.helpers.model_pairs import write_gguf, write_safetensors
 
@@ -33,6 +35,12 @@ _NAMES = {
     "attn_norm": "input_layernorm",
 }
 _TURNED = {"attn_output": "attn_q", "ffn_down": "ffn_up", "attn_norm": "attn_norm"}
+
+
+def _metrics(rows: list[PairRow]) -> dict[str, ErrorMetrics]:
+    """Return the errors by name of the candidate; all were compared."""
+    assert all(row.errors is not None for row in rows)
+    return {row.pair.candidate_name: row.errors.metrics for row in rows if row.errors}
 
 
 @pytest.fixture(scope="module")
@@ -74,15 +82,12 @@ def test_a_real_safetensors_model_against_its_own_copies(
             with open_model(write_gguf(tmp_path / f"{kind}.gguf", "vad", arrays, types)) as two:
                 matching = match_models(one, two)
                 assert len(matching.matches) == len(arrays)
-                comparison = Comparison(matching.matches)
-                rows = {row.match.candidate.name: row.errors for row in comparison.rows()}
-                totals.append(comparison.total().metrics.relative_rmse)
-            for name, errors in rows.items():
-                assert errors is not None
-                assert (errors.rmse == 0) == (name not in types)
-            found = rows["stft_conv.weight"]
-            assert found is not None
-            whole_blocks.append(found.relative_rmse)
+                rows = list(Comparison(matching.matches).rows())
+                totals.append(total_of(rows).metrics.relative_rmse)
+            errors = _metrics(rows)
+            for name, found in errors.items():
+                assert (found.rmse == 0) == (name not in types)
+            whole_blocks.append(errors["stft_conv.weight"].relative_rmse)
     assert totals == sorted(totals)
     assert whole_blocks == sorted(whole_blocks)
     assert whole_blocks[0] < 0.01
@@ -133,11 +138,9 @@ def test_copies_of_five_types_are_ranked(
                 assert not matching.not_comparable
                 assert not matching.unmatched_reference
                 assert not matching.unmatched_candidate
-                comparison = Comparison(matching.matches)
-                rows = {row.match.candidate.name: row.errors for row in comparison.rows(2)}
-                total = comparison.total().metrics.relative_rmse
-            for name, errors in rows.items():
-                assert errors is not None
+                rows = list(Comparison(matching.matches).rows(2))
+                total = total_of(rows).metrics.relative_rmse
+            for name, errors in _metrics(rows).items():
                 if "norm" in name:
                     assert errors.relative_rmse < 1e-7  # 1 less and 1 more, in float32
                 else:
@@ -167,6 +170,6 @@ def test_what_if_finds_the_same(real_model: Path, tmp_path: Path) -> None:
             assert row.errors is not None
             found = reported[kind].errors
             assert found is not None
-            assert row.errors.rmse == found.rmse
-            assert row.errors.percentiles == found.percentiles
-            assert row.errors.saturated_codes == reported[kind].saturated_codes
+            assert row.errors.metrics.rmse == found.rmse
+            assert row.errors.metrics.percentiles == found.percentiles
+            assert row.errors.saturated == reported[kind].saturated_codes

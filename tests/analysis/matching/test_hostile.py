@@ -79,9 +79,9 @@ def test_any_shapes(
                 for match in found.matches:
                     assert match.reference.parameters == match.candidate.parameters
                 for row in Comparison(found.matches).rows():
-                    assert row.errors is not None, row.problem
+                    assert row.errors is not None, row.error
                     if pair[0] is pair[1]:
-                        assert not row.errors.max_abs_error > 0
+                        assert not row.errors.metrics.max_abs_error > 0
                 known = {*found.unmatched_reference}
                 known |= {one.reference_name for one in found.not_comparable if one.reference_name}
                 known |= {t.name for match in found.matches for t in match.reference.tensors}

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from explorer.analysis.errors.compare import Comparison
+from explorer.analysis.errors.compare import Comparison, total_of
 from explorer.analysis.matching import rules as make
 from explorer.analysis.matching.pairing import (
     Matching,
@@ -35,8 +35,8 @@ def _matched(one: Path, two: Path) -> Matching:
     with open_model(one) as reference, open_model(two) as candidate:
         found = match_models(reference, candidate)
         for row in Comparison(found.matches).rows():
-            assert row.errors is not None, row.problem
-            assert row.errors.max_abs_error == 0, row.errors
+            assert row.errors is not None, row.error
+            assert row.errors.metrics.max_abs_error == 0, row.errors.metrics
     return found
 
 
@@ -239,12 +239,12 @@ def test_quantized_on_one_side_only(tmp_path: Path) -> None:
         comparison = Comparison(match_models(reference, candidate).matches)
         (row,) = comparison.rows()
     assert row.errors is not None
-    assert 0.01 < row.errors.relative_rmse < 0.12
-    assert (row.errors.reference_type, row.errors.type) == ("F32", "Q4_K")
-    assert row.errors.saturated_codes is not None
-    assert 0 < row.errors.saturated_codes < 0.3
-    assert comparison.total().bits_per_weight == 4.5
-    assert comparison.total().metrics.rmse == row.errors.rmse
+    assert 0.01 < row.errors.metrics.relative_rmse < 0.12
+    assert (row.pair.reference_type, row.pair.candidate_type) == ("F32", "Q4_K")
+    assert row.errors.saturated is not None
+    assert 0 < row.errors.saturated < 0.3
+    assert total_of([row]).bits_per_weight == 4.5
+    assert total_of([row]).metrics.rmse == row.errors.metrics.rmse
 
 
 @given(st.text(max_size=40))

@@ -132,7 +132,7 @@ def test_a_stopped_survey_goes_on(
 ) -> None:
     control = SurveyControl()
     with cache.open_errors(models[1], models[0], pairs) as kept:
-        walk = run_errors(pairs, kept, control=control)
+        walk = run_errors(pairs, kept, check=control.check)
         next(walk)
         control.cancel()
         with pytest.raises(SurveyCancelled):
