@@ -142,12 +142,12 @@ class Errors:
     @property
     def totals(self) -> list[AnyErrors | None]:
         """Those of all weights; None where nothing is compared."""
-        return [side and side.total for side in self.sums]
+        return [None if side is None else side.total for side in self.sums]
 
     @property
     def matrices(self) -> list[AnyErrors | None]:
         """Those of all weights but norms and biases."""
-        return [side and side.matrices for side in self.sums]
+        return [None if side is None else side.matrices for side in self.sums]
 
     @property
     def meaning(self) -> str:

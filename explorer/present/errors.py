@@ -27,9 +27,7 @@ _NO_CALIBRATION: Final = (
 )
 
 
-NO_MATRIX: Final = (
-    "No importance matrix: all weights count alike. Choose one above to see weighted errors."
-)
+NO_MATRIX: Final = "No importance matrix: all weights count alike."
 
 
 @dataclass(frozen=True, slots=True)

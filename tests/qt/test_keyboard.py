@@ -301,7 +301,7 @@ def test_survey(hands: Hands) -> None:
     hands.panel("survey")
     view = hands.window.panels.survey.widget
     body = view
-    start = body.bar.start
+    start = body.bar.button
     hands.tab_to(start)
     hands.press(_KEY.Key_Space)
     assert not view.session.missing
@@ -324,11 +324,11 @@ def test_a_survey_is_cancelled_with_escape(hands: Hands) -> None:
     hands.panel("survey")
     view = hands.window.panels.survey.widget
     body = view
-    hands.tab_to(body.bar.start)
+    hands.tab_to(body.bar.button)
     QTest.keyClick(hands.focus, _KEY.Key_Space)
-    hands.qtbot.waitUntil(body.bar.cancel.isVisible)
+    hands.qtbot.waitUntil(lambda: body.bar.button.text() == "Cancel")
     QTest.keyClick(hands.focus, _KEY.Key_Escape)
-    hands.qtbot.waitUntil(lambda: not body.bar.cancel.isVisible())
+    hands.qtbot.waitUntil(lambda: body.bar.button.text() != "Cancel")
     settle(hands.qtbot, hands.window)
 
 

@@ -1,4 +1,4 @@
-"""Controls of a survey, and the notice above a view that lacks data."""
+"""The line above the pages of all tensors, and controls of these pages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from math import isfinite
 
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
-from PySide6.QtWidgets import QCheckBox, QComboBox, QProgressBar, QPushButton, QWidget
+from PySide6.QtWidgets import QCheckBox, QComboBox, QWidget
 
 from explorer.analysis.columns import Source
 from explorer.present.errors import NO_MATRIX
@@ -17,74 +17,36 @@ from explorer.qt.jobs import all_cores
 from explorer.qt.survey.map_paint import Scale
 from explorer.qt.survey.session import SurveySession, SurveyState
 from explorer.qt.theme import Space
-from explorer.qt.widgets.building import LINE, NOTE, row
-from explorer.qt.widgets.labels import ElidedLabel, plain_label
+from explorer.qt.widgets.building import row
 from explorer.qt.widgets.plot_panel import RangeFields
-from explorer.qt.widgets.progress import Pace
+from explorer.qt.widgets.progress import PausableLine
 from explorer.text import bytes_text, counted, integer_text, plain_text
 
-_STEPS = 1000
 
-
-class SurveyBar(QWidget):
-    """Controls of a survey, and how far it is."""
+class SurveyBar(PausableLine):
+    """What is known of all tensors, what a survey would read, and how far it is."""
 
     def __init__(self, session: SurveySession, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._session = session
-        self._pace = Pace()
-        self.start = QPushButton(self)
-        self.start.clicked.connect(session.start)
-        self.pause = QPushButton(self)
-        self.pause.clicked.connect(self._pause_or_resume)
-        self.cancel = QPushButton("Cancel", self)
-        self.cancel.setToolTip("Stop. The results so far stay (Escape)")
-        self.cancel.clicked.connect(session.cancel)
-        self.bar = QProgressBar(self)
-        self.bar.setTextVisible(False)
-        self.bar.setFixedWidth(160)
-        self.bar.setRange(0, _STEPS)
-        self.bar.setAccessibleName("Progress")
-        self.label = ElidedLabel(self)
-        self.label.setFixedHeight(self.bar.sizeHint().height())  # the pages must not jump
-        row(self.bar, (self.label, 1), self.start, self.pause, self.cancel, of=self, margins=LINE)
+        self.resume_requested.connect(session.start)
+        self.cancel_requested.connect(session.cancel)
+        self.pause_requested.connect(session.pause_or_resume)
         session.state_changed.connect(self.follow)
-        session.grown.connect(self._show_progress)
+        session.grown.connect(self.follow)
         self.follow()
 
     def follow(self) -> None:
-        session = self._session
-        state, missing = session.state, bool(session.missing)
-        under_way = state in (SurveyState.RUNNING, SurveyState.PAUSED)
-        self.start.setVisible(not under_way and (missing or not session.compares))
-        self.start.setEnabled(state is SurveyState.READY and missing)
-        self.start.setText(start_text(session) if missing else "Everything is measured")
-        self.pause.setVisible(under_way)
-        paused = state is SurveyState.PAUSED
-        self.pause.setText("&Resume" if paused else "&Pause")
-        self.cancel.setVisible(under_way)
-        self.bar.setVisible(under_way)
-        self._pace.forget()
-        self._show_progress()
-
-    def _pause_or_resume(self) -> None:
-        if self._session.state is SurveyState.PAUSED:
-            self._session.resume()
-        else:
-            self._session.pause()
-
-    def _show_progress(self) -> None:
-        session = self._session
-        progress, state = session.progress, session.state
+        session, progress = self._session, self._session.progress
         if progress is None:
-            self.label.setText(self._known_text())
-            return
-        share = progress.done / progress.total if progress.total else 1.0
-        self.bar.setValue(round(_STEPS * share))
-        text = self._pace.text(progress.done, progress.total, progress.nbytes, left=True)
-        if state is SurveyState.PAUSED:
-            text = f"Paused at {100 * share:.0f} %"
-        self.label.setText(text)
+            wanted = session.state is SurveyState.READY and session.missing
+            self.rest(self._known_text(), start_text(session) if wanted else "")
+        elif session.state is SurveyState.PAUSED:
+            self.set_paused(True)
+        else:
+            if not self.running:
+                self.start()
+            self.show_progress(progress.done, progress.total, progress.nbytes)
 
     def _known_text(self) -> str:
         """Return what is known while nothing is under way."""
@@ -118,49 +80,18 @@ class SurveyBar(QWidget):
         without = int((~found[0].comparable).sum())
         if without:
             text += f", {integer_text(without)} not comparable"
+        misfits = [one for each in found for one in each.misfits.items()]
         if session.missing:
             text += f". {reading_text(session)}"
+        elif session.references.matrix is None:
+            text += f". {NO_MATRIX}"
+        elif misfits:
+            name, what = map(plain_text, misfits[0])
+            text += f". The importance matrix does not fit {name}: {what}"
         return text.removesuffix(".") + "."
 
     def take_units(self) -> None:
         self.follow()
-
-
-class Notice(QWidget):
-    """Shows what has to be read before a figure is known; hidden if nothing has to be."""
-
-    def __init__(self, session: SurveySession, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._session = session
-        self.label = plain_label(self)
-        self.label.setWordWrap(True)
-        self.button = QPushButton(self)
-        self.button.clicked.connect(session.start)
-        row((self.label, 1), self.button, of=self, margins=NOTE)
-        self.hide()
-
-    def show_missing(self, of: Source | Metric) -> None:
-        """Say what keeps figures of a source, or a metric, from being known."""
-        session = self._session
-        source = of.source if isinstance(of, Metric) else of
-        needs_matrix = isinstance(of, Metric) and of.needs_matrix
-        text, missing = "", session.missing if source is not Source.HEADER else 0
-        if source is Source.ERRORS and session.references.chosen is None:
-            text = "Choose above what to compare with: errors need an original, or a type."
-        elif source is Source.ERRORS and session.comparison is None:
-            text = "The tensors of both models are being matched."
-        elif needs_matrix and session.references.matrix is None:
-            text, missing = NO_MATRIX, 0
-        elif needs_matrix and session.comparison is not None and session.comparison.misfits:
-            name, what = next(iter(session.comparison.misfits.items()))
-            text = f"The importance matrix does not fit {plain_text(name)}: {plain_text(what)}."
-        elif missing:
-            done = "compared" if session.compares else "measured"
-            text = f"{counted(missing, 'tensor')} not {done} yet."
-        self.label.setText(text)
-        self.button.setVisible(bool(missing) and session.state is SurveyState.READY)
-        self.button.setText(start_text(session))
-        self.setVisible(bool(text) and session.content is not None)
 
 
 def metrics_of(session: SurveySession) -> list[Metric]:

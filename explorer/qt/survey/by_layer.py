@@ -13,7 +13,7 @@ from PySide6 import QtGui
 from PySide6.QtCore import QByteArray, QEvent, QPointF, QSize, Qt, QTimer, Signal
 from PySide6.QtWidgets import QPushButton, QWidget
 
-from explorer.analysis.columns import Known, Source, layer_summaries, summaries
+from explorer.analysis.columns import Known, layer_summaries, summaries
 from explorer.analysis.model_grid import ModelGrid
 from explorer.present.explanations import picture_text
 from explorer.present.pictures import extremes_sentence
@@ -22,7 +22,7 @@ from explorer.present.tables.survey import METRICS, SummedUp, metric_named, sums
 from explorer.present.tables.table import Table
 from explorer.qt.jobs import JobSlot
 from explorer.qt.services import Services
-from explorer.qt.survey.bar import Notice, metrics_of
+from explorer.qt.survey.bar import metrics_of
 from explorer.qt.survey.layer_paint import (
     LEAST_HEIGHT,
     LEAST_WIDTH,
@@ -295,7 +295,6 @@ class ByLayerPage(QWidget):
         self._ranges: dict[str, tuple[float, float]] = {}
         ways = "Sums by role", "Sums by layer", "One layer"
         self.sums = choice(self, "Sums by", "What the table below puts together", *ways)
-        self.notice = Notice(session, self)
         self.lines = LayerLines(self)
         self.readout = readout(self, 2)
         self.save = QPushButton("&Save…", self)
@@ -321,7 +320,7 @@ class ByLayerPage(QWidget):
         self.splitter = split(self, (upper, 400), (lower, 220), vertical=True)
         typed = self.range_of, self.edges
         bar = row(self.stack, self.norms, 1, *typed, margins=LINE, spacing=Space.NEAR)
-        column(bar, self.notice, (self.splitter, 1), of=self)
+        column(bar, (self.splitter, 1), of=self)
 
     def _connect(self) -> None:
         self.stack.activated.connect(lambda _: self._show_stack())
@@ -444,8 +443,6 @@ class ByLayerPage(QWidget):
 
     def _renew(self) -> None:
         """Show the figures known by now."""
-        source = Source.ERRORS if self._session.compares else Source.STATISTICS
-        self.notice.show_missing(source)
         self.lines.show_values(
             layer_values(self._session, self.grid, self._names), norms=self.norms.isChecked()
         )

@@ -11,14 +11,14 @@ from PySide6 import QtGui, QtWidgets
 from PySide6.QtCore import QEvent, QPoint, QRectF, QSignalBlocker, QSize, Qt, Signal
 from PySide6.QtGui import QAccessible, QFont, QFontMetricsF, QPainter, QPaintEvent, QPalette
 
-from explorer.analysis.columns import Floats, Groups, Known, Source
+from explorer.analysis.columns import Floats, Groups, Known
 from explorer.analysis.model_grid import Kind, ModelGrid
 from explorer.present.explanations import picture_text
 from explorer.present.pictures import extremes_sentence
 from explorer.present.survey import OVER_LAYERS, layer_facts
 from explorer.present.tables.survey import METRICS, Metric, metric_named
 from explorer.qt.survey import map_paint
-from explorer.qt.survey.bar import Notice, TypedRange, list_metrics, metrics_of
+from explorer.qt.survey.bar import TypedRange, list_metrics, metrics_of
 from explorer.qt.survey.by_layer import LayerLines, layer_values
 from explorer.qt.survey.layer_paint import LayerGrid, layer_grids
 from explorer.qt.survey.session import ComparisonContent, SurveyContent, SurveySession, SurveyState
@@ -490,7 +490,6 @@ class MapPage(QtWidgets.QWidget):
         how = "Each role has its own colours, from its minimum to its maximum"
         self.by_role = check(self, "Scal&e per role", how)
         self.typed = TypedRange(self)
-        self.notice = Notice(session, self)
         self.map = ModelMap(self)
         self.map.setMinimumHeight(_LEAST_HEIGHT)  # in a small window the page scrolls
         self.legend = MapLegend(self.map, self)
@@ -534,7 +533,7 @@ class MapPage(QtWidgets.QWidget):
         )
         self.splitter = split(self, (self.map, _MAP_WIDTH), (self.by_layer, _LINES_WIDTH), grows=0)
         under = row((self.readout, 1), self.save, margins=NOTE)
-        column(bar, self.notice, self.legend, (self.splitter, 1), under, of=self)
+        column(bar, self.legend, (self.splitter, 1), under, of=self)
 
     @property
     def chosen(self) -> Metric | None:
@@ -587,7 +586,6 @@ class MapPage(QtWidgets.QWidget):
         meaning = "" if metric is None else f"\n\n{metric.title}: {metric.tip}"
         for part in (self.map, self.colour_by):
             part.setWhatsThis(picture_text("model_map") + meaning)
-        self.notice.show_missing(metric or Source.HEADER)
         colouring = self._colouring(metric)
         if colouring is not None:
             self.map.show_colouring(colouring)

@@ -30,7 +30,7 @@ from explorer.qt.pages.attached import AttachedPage
 from explorer.qt.pages.type_mix import TypeMixPage
 from explorer.qt.references import References
 from explorer.qt.services import Services
-from explorer.qt.survey.bar import Notice, SurveyBar, list_metrics, metrics_of
+from explorer.qt.survey.bar import SurveyBar, list_metrics, metrics_of
 from explorer.qt.survey.by_layer import ByLayerPage
 from explorer.qt.survey.map_page import MapPage
 from explorer.qt.survey.session import ComparisonContent, SurveySession, SurveyState
@@ -153,7 +153,6 @@ class HotSpotsPage(ListPanel):
         self.rank_by.setCurrentIndex(self.rank_by.findData(first))
         how = "Rank by what a tensor adds to the sum over the model, not by the figure alone"
         self.weighted = check(self, "&Weighted by parameters", how)
-        self.notice = Notice(session, self)
         self.overlay = QPushButton("&Histograms of the selected", self)
         self.overlay.setToolTip(
             "Lay the histograms of all selected tensors over each other, in the same bins"
@@ -180,7 +179,6 @@ class HotSpotsPage(ListPanel):
         layout = self.layout()
         assert isinstance(layout, QBoxLayout)
         layout.insertLayout(0, line)
-        layout.insertWidget(1, self.notice)
         if self._session.compares:
             layout.addWidget(error_caution(self))
 
@@ -193,7 +191,6 @@ class HotSpotsPage(ListPanel):
         """Show what is known now; the model or the reference may be another one."""
         content, session = self._session.content, self._session
         before = self._document
-        self.notice.show_missing(self.chosen)
         if content is None:
             self._clear()
             return
@@ -244,7 +241,6 @@ class HotSpotsPage(ListPanel):
 
     def grow(self) -> None:
         """Show more of the same, not too often."""
-        self.notice.show_missing(self.chosen)
         if self._spots is not None and not self._renewing.isActive():
             self._renewing.start()
 
@@ -289,7 +285,6 @@ class HotSpotsPage(ListPanel):
         self.table.scrollToTop()
 
     def _choose_metric(self) -> None:
-        self.notice.show_missing(self.chosen)
         self._renew()
         self._rank()
 
@@ -317,9 +312,6 @@ class HotSpotsPage(ListPanel):
         if row != self._row:
             self._row = row
             self.app.selection.select_tensors([row])
-
-    def take_units(self) -> None:
-        self.notice.show_missing(self.chosen)
 
 
 class SessionPanel(TabbedPanel):

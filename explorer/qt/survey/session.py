@@ -556,9 +556,7 @@ class SurveySession(QObject):
             self._read_next()
 
     def start(self) -> None:
-        """Read the weights of what is not known; resume a paused survey."""
-        if self.state is SurveyState.PAUSED:
-            self.resume()
+        """Read the weights of what is not known."""
         if self.state is not SurveyState.READY or self.content is None or not self.missing:
             return
         window = next((one for one in self._watchers if isinstance(one, QWidget)), None)
@@ -584,14 +582,10 @@ class SurveySession(QObject):
             {id(one): one for one in (*(r.document.model for r in read), *against)}.values()
         )
 
-    def pause(self) -> None:
+    def pause_or_resume(self) -> None:
         if self._work is not None:
-            self._work.control.pause()
-            self.state_changed.emit()
-
-    def resume(self) -> None:
-        if self._work is not None:
-            self._work.control.resume()
+            control = self._work.control
+            (control.resume if control.paused else control.pause)()
             self.state_changed.emit()
 
     def cancel(self) -> None:

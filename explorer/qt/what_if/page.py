@@ -17,7 +17,7 @@ from explorer.analysis.what_if import PRESENT, TypeErrors
 from explorer.errors import ExplorerError
 from explorer.hardware.detect import Machine, detect
 from explorer.planner.inputs import PlanInputs
-from explorer.present.errors import rounding_notes
+from explorer.present.errors import NO_MATRIX, rounding_notes
 from explorer.present.tables.errors import FIGURES
 from explorer.present.tables.recipes import ROLES
 from explorer.present.tables.table import Table
@@ -43,7 +43,7 @@ from explorer.qt.widgets.building import NOTE, tab_through
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.pages import ReadingPage, Refusal, Request
 from explorer.qt.widgets.plot_panel import PicturePanel
-from explorer.qt.widgets.progress import ProgressLine
+from explorer.qt.widgets.progress import PausableLine
 from explorer.qt.widgets.table_model import TableModel
 from explorer.qt.widgets.table_view import TableView
 from explorer.text import bits_text, bytes_text, integer_text, plain_text
@@ -80,7 +80,7 @@ def basis_text(estimate: WhatIfEstimate) -> str:
             "scales, and errors are also shown weighted by it."
         )
     else:
-        parts.append("No importance matrix: all weights count alike.")
+        parts.append(NO_MATRIX)
     return " ".join(parts)
 
 
@@ -247,49 +247,6 @@ def _extent(lines: Sequence[Line]) -> object:
     return [(line.known is not None, len(short_note(line))) for line in lines]
 
 
-class WhatIfProgress(ProgressLine):
-    """A line below the table: also offers what is not measured, and pauses."""
-
-    def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._text = ""
-        self.pause = QtWidgets.QPushButton(self)
-        self.line.insertWidget(self.line.count() - 1, self.pause)
-        self.rest("", "")
-
-    def rest(self, text: str, button: str) -> None:
-        """Show what there is while nothing is under way.
-
-        Args:
-            text: What there is.
-            button: What starting would do; "" if there is nothing to do.
-        """
-        self.finish()
-        self.pause.hide()
-        self.label.setText(text)
-        self.label.show()
-        self.button.setText(button)
-        self.button.setToolTip("")
-        self.button.setVisible(bool(button))
-
-    def start(self) -> None:
-        super().start()
-        self._text = self.label.text()
-        self.button.setToolTip("Stop. The results so far stay (Escape)")
-        self.set_paused(False)
-        self.pause.show()
-
-    def set_paused(self, on: bool) -> None:
-        self.pace.forget()  # a pause is no time that anything took
-        self.pause.setText("&Resume" if on else "&Pause")
-        self.label.setText("Paused" if on else self._text)
-
-    def show_state(self, state: WhatIfState) -> None:
-        self.show_progress(state.done, state.total)
-        self._text = "   ".join(filter(None, (self.label.text(), state.type_name)))
-        self.label.setText(self._text)
-
-
 _BEGIN: Final = "Show how to &begin"
 AUTOMATIC_COST: Final = 4_000_000_000
 """Work that begins by itself: ten seconds of a core."""
@@ -336,7 +293,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         self.note.setWordWrap(True)
         self.note.setContentsMargins(*NOTE)
         self.note.setAccessibleName("What errors are measured against")
-        self.progress = WhatIfProgress(self)
+        self.progress = PausableLine(self)
         self.frame.insertWidget(0, self.controls)
         self.frame.insertWidget(1, self.note)
         tab_through(self.controls, self.content)
@@ -360,7 +317,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         self.panel.marked.connect(self._offer_use)
         self.panel.table.row_opened.connect(lambda _row: self.use_as_reference())
         progress.resume_requested.connect(self.start)
-        progress.pause.clicked.connect(self._pause_or_resume)
+        progress.pause_requested.connect(self._pause_or_resume)
         progress.cancel_requested.connect(self.cancel)
         self._references.changed.connect(self._renew)
         self._references.documents_changed.connect(self._renew)
@@ -527,7 +484,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
 
     def show_part(self, part: WhatIfState) -> None:
         if self._work is not None and not self._work.control.paused:
-            self.progress.show_state(part)
+            self.progress.show_progress(part.done, part.total, what=part.type_name or "")
         self._show(part.errors)
 
     def show_result(self, result: _Estimated | WhatIfState) -> None:

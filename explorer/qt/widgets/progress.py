@@ -23,14 +23,13 @@ class Pace:
     def __init__(self) -> None:
         self._first: tuple[float, int, int] | None = None
 
-    def text(self, done: int, total: int, nbytes: int | None, *, left: bool = False) -> str:
-        """Return how far it is and how fast it goes.
+    def text(self, done: int, total: int, nbytes: int | None) -> str:
+        """Return how far it is, how fast it goes, and how much time is left.
 
         Args:
             done: Weights done, or work in other units.
             total: What that will be.
             nbytes: Their stored bytes; None to say nothing of the speed.
-            left: Whether to say how much time is left.
         """
         now = time.monotonic()
         if self._first is None:
@@ -46,7 +45,7 @@ class Pace:
                 f"   {count_text(round((done - first_done) / elapsed))} weights/s, "
                 f"{bytes_text(round((nbytes - first_bytes) / elapsed))}/s"
             )
-        if left and elapsed > _FORESEEABLE_S and done > first_done:
+        if elapsed > _FORESEEABLE_S and done > first_done:
             seconds = (total - done) / (done - first_done) * elapsed
             text += f"   {duration_text(seconds)} left"
         return text
@@ -113,18 +112,23 @@ class ProgressLine(QWidget):
         """Show how far it is; see `Pace.text`."""
         self.bar.setRange(0, _STEPS)
         self.bar.setValue(round(_STEPS * (done / total if total else 1.0)))
-        self.label.setText(self.pace.text(done, total, nbytes, left=nbytes is None))
+        self.label.setText(self.pace.text(done, total, nbytes))
 
     def stop(self) -> None:
         """Show that it was cancelled; what was read so far stays in sight."""
         self.running = False
         self._compiling.stop()
-        reached = self.bar.value() * 100 // _STEPS if self.bar.maximum() else 0
+        reached = self._reached
         self.bar.setRange(0, _STEPS)
         self.bar.setValue(reached * _STEPS // 100)
         self.label.setText(f"Cancelled at {reached} %: the figures are of the weights read so far.")
         self.button.setText("Continue")
         self.button.setToolTip("")
+
+    @property
+    def _reached(self) -> int:
+        """How far it is, in per cent."""
+        return self.bar.value() * 100 // _STEPS if self.bar.maximum() else 0
 
     def finish(self) -> None:
         self.running = False
@@ -142,6 +146,59 @@ class ProgressLine(QWidget):
 
     def _press(self) -> None:
         (self.cancel_requested if self.running else self.resume_requested).emit()
+
+
+class PausableLine(ProgressLine):
+    """A line that also says what there is to do while nothing is under way, and pauses.
+
+    Signals:
+        pause_requested: The user pauses, or goes on.
+    """
+
+    pause_requested = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._text = ""
+        self.pause = QPushButton(self)
+        self.pause.clicked.connect(self.pause_requested)
+        self.line.insertWidget(self.line.count() - 1, self.pause)
+        self.rest("", "")
+
+    def rest(self, text: str, button: str) -> None:
+        """Show what there is while nothing is under way.
+
+        Args:
+            text: What there is.
+            button: What starting would do; "" if there is nothing to do.
+        """
+        self.finish()
+        self.pause.hide()
+        self.label.setText(text)
+        self.label.show()
+        self.button.setText(button)
+        self.button.setToolTip("")
+        self.button.setVisible(bool(button))
+
+    def start(self) -> None:
+        super().start()
+        self._text = self.label.text()
+        self.button.setToolTip("Stop. The results so far stay (Escape)")
+        self.set_paused(False)
+        self.pause.show()
+
+    def set_paused(self, on: bool) -> None:
+        self.pace.forget()  # a pause is no time that anything took
+        self.pause.setText("&Resume" if on else "&Pause")
+        self.label.setText(f"Paused at {self._reached} %" if on else self._text)
+
+    def show_progress(
+        self, done: int, total: int, nbytes: int | None = None, what: str = ""
+    ) -> None:
+        """Show how far it is, and what is being worked on."""
+        super().show_progress(done, total, nbytes)
+        self._text = "   ".join(filter(None, (self.label.text(), what)))
+        self.label.setText(self._text)
 
 
 _LONGEST = 100

@@ -408,7 +408,7 @@ def test_the_map_shows_the_error_as_it_comes(
     panel.choose(reference)
     seen: list[str] = []
     panel.view.session.grown.connect(lambda: seen.append(page.colour_by.currentData()))
-    qtbot.mouseClick(panel.view.bar.start, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(panel.view.bar.button, Qt.MouseButton.LeftButton)
     panel.settle()
     assert page.chosen is not None
     assert page.chosen.name == "relative_rmse"

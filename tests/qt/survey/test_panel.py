@@ -87,13 +87,12 @@ def test_nothing_is_read_before_the_panel_is_shown_or_asked(
     content = panel.view.session.content
     assert content is not None
     assert not content.statistics.known.any()
-    assert panel.view.bar.start.text().startswith("Measure all tensors (")
+    assert panel.view.bar.button.text().startswith("Measure all tensors (")
 
 
 def test_a_survey_finds_the_figures_of_statistics(panel: SurveyPanel, document: Document) -> None:
     qtbot, bar = panel.qtbot, panel.view.bar
-    assert bar.start.isEnabled()
-    qtbot.mouseClick(bar.start, LEFT)
+    qtbot.mouseClick(bar.button, LEFT)
     assert panel.view.session.state is SurveyState.RUNNING
     panel.settle()
     content = panel.view.session.content
@@ -106,8 +105,7 @@ def test_a_survey_finds_the_figures_of_statistics(panel: SurveyPanel, document: 
         found = tensor_statistics(tensor)
         np.testing.assert_equal(content.statistics.std[row], found.std)
         np.testing.assert_equal(content.statistics.kurtosis[row], found.kurtosis)
-    assert not bar.start.isEnabled()
-    assert bar.start.text() == "Everything is measured"
+    assert not bar.button.isVisible()
     assert "12 of 13" in bar.label.text()
     assert "1 cannot be read" in bar.label.text()
 
@@ -140,7 +138,7 @@ def test_the_second_look_is_instant(
     assert second is not None
     np.testing.assert_array_equal(first.statistics.known, second.statistics.known)
     np.testing.assert_array_equal(first.statistics.std, second.statistics.std)
-    assert not again.view.bar.start.isEnabled()
+    assert not again.view.bar.button.isVisible()
 
 
 @pytest.mark.parametrize("way", ["escape", "button", "status bar"])
@@ -149,19 +147,18 @@ def test_a_cancel_ends_the_survey_at_once(
 ) -> None:
     huge.begin()
     bar = huge.view.bar
-    assert bar.cancel.isVisible()
+    assert bar.button.text() == "Cancel"
     if way == "escape":
         huge.view.map.map.setFocus()
         qtbot.keyClick(huge.view.map.map, KEY.Key_Escape)
     elif way == "button":
-        qtbot.mouseClick(bar.cancel, LEFT)
+        qtbot.mouseClick(bar.button, LEFT)
     else:
         app.runner.jobs[0].cancel()
     qtbot.waitUntil(lambda: not app.runner.jobs)
     assert reading.since_cancel <= AT_ONCE
     assert huge.view.session.state is SurveyState.READY
-    assert not bar.cancel.isVisible()
-    assert bar.start.isEnabled()
+    assert bar.button.text().startswith("Measure all tensors (")
     names = [thread.name for thread in threading.enumerate()]
     assert not [name for name in names if name.startswith(("weights", "analysis"))]
 
@@ -194,7 +191,7 @@ def test_closing_ends_a_paused_survey(
     reading: Reading, app: RecordingServices, huge: SurveyPanel
 ) -> None:
     huge.begin()
-    huge.view.session.pause()
+    huge.view.session.pause_or_resume()
     assert app.runner.close()
     assert reading.since_cancel <= AT_ONCE
 
@@ -257,10 +254,10 @@ def test_errors_against_another_model(both: SurveyPanel, app: RecordingServices)
     reference, candidate = both.references.documents
     both.choose(reference)
     bar, session = both.view.bar, both.view.session
-    assert bar.start.text().startswith("Compare all tensors (")
+    assert bar.button.text().startswith("Compare all tensors (")
     assert "1 not comparable" in bar.label.text()
     both.survey()
-    assert not bar.start.isVisible()
+    assert not bar.button.isVisible()
     comparison = session.comparison
     assert comparison is not None
     for row, tensor in enumerate(candidate.model.tensors.rows):
@@ -291,7 +288,7 @@ def test_errors_are_weighted_by_a_matrix_without_reading_again(
     page = both.view.map
     page.colour_by.setCurrentIndex(page.colour_by.findData("weighted_relative_rmse"))
     page.colour_by.activated.emit(page.colour_by.currentIndex())
-    assert "all weights count alike" in page.notice.label.text()
+    assert "all weights count alike" in both.view.bar.label.text()
 
     def fail(*_: object, **__: object) -> None:
         raise AssertionError("weights are read")
@@ -304,7 +301,7 @@ def test_errors_are_weighted_by_a_matrix_without_reading_again(
     both.settle()
     session = both.view.session
     assert session.missing == 0
-    assert page.notice.isHidden()
+    assert "all weights count alike" not in both.view.bar.label.text()
     row = candidate.model.tensors.row_of(name)
     r, c = (
         one.model.tensors[name].dequantize().reshape(32, 256).astype(np.float64)
@@ -334,16 +331,12 @@ def test_a_matrix_of_another_model_hides_no_figure(both: SurveyPanel, tmp_path: 
     assert session.missing == 0
     assert session.comparison is not None
     assert np.isnan(session.comparison.errors.relative_rmse).sum() == 1  # what has no partner
-    page = both.view.map
-    both.view.show_page(page)
-    page.colour_by.setCurrentIndex(page.colour_by.findData("weighted_relative_rmse"))
-    page.colour_by.activated.emit(page.colour_by.currentIndex())
-    assert "does not fit blk.1.ffn_up.weight" in page.notice.label.text()
+    assert "does not fit blk.1.ffn_up.weight" in both.view.bar.label.text()
 
 
 def test_errors_of_rounding_to_a_type(both: SurveyPanel) -> None:
     both.choose(Rounding("Q4_K"))
-    assert both.view.bar.start.text().startswith("Compare all tensors (")
+    assert both.view.bar.button.text().startswith("Compare all tensors (")
     assert " to read" in both.view.bar.label.text()
     both.survey()
     session = both.view.session
@@ -397,22 +390,19 @@ def test_a_reference_chosen_meanwhile_does_not_end_the_survey(huge: SurveyPanel)
     assert huge.view.session.missing == 2
 
 
-def test_a_notice_says_what_has_to_be_read_and_starts_it(
+def test_the_bar_says_what_has_to_be_read_and_starts_it(
     both: SurveyPanel, panel: SurveyPanel
 ) -> None:
-    page = both.view.map
-    assert not page.notice.isVisible()
-    page.colour("relative_rmse")
-    assert "Choose above" in page.notice.label.text()
-    assert not page.notice.button.isVisible()
-    for survey, metric, text in ((panel, "std", "measured"), (both, "rmse", "compared")):
+    bar = both.view.bar
+    assert "Choose an original" in bar.label.text()
+    assert not bar.button.isVisible()
+    for survey, text in ((panel, "0 of 13 tensors measured"), (both, "0 of 9 tensors compared")):
         survey.choose(both.references.documents[0] if survey is both else None)
-        page = survey.view.map
-        page.colour(metric)
-        assert f"not {text} yet" in page.notice.label.text()
-        survey.qtbot.mouseClick(page.notice.button, LEFT)
+        assert text in survey.view.bar.label.text()
+        survey.qtbot.mouseClick(survey.view.bar.button, LEFT)
         survey.settle()
-        assert not page.notice.isVisible()
+        assert text not in survey.view.bar.label.text()
+        assert not survey.view.bar.button.isVisible()
 
 
 def test_a_page_behind_follows_to_another_model(

@@ -108,7 +108,7 @@ def test_the_demo_model(
         panels.references.choose(Rounding("Q4_0"))
         panels.setCurrentWidget(panels.survey)
         settle(qtbot, window)
-        panels.survey.widget.bar.start.click()
+        panels.survey.widget.bar.button.click()
         settle(qtbot, window)
         assert len(walk(qtbot, window, _OF_ALL_PAGES)) > 30
         window.open_paths([demo.manifest])
