@@ -78,12 +78,13 @@ def panel(
     path = write_model(tmp_path / "large.gguf", blocks=_BLOCKS, width=6144)
     job = Job("", lambda _: None, lambda _: None, app.runner)
     document: Document = load_document(path, job)
-    panel = Panel(qtbot, app, document, profile=profile)
+    panel = Panel(app)
+    panel.begin(qtbot, document, profile)
     panel.state.set(flash_attention=True)
     panel.body.pages.setCurrentWidget(panel.body.curves)  # the page that follows every frame
     panel.settle()
     yield panel
-    app.runner.close()
+    panel.close()
     document.model.close()
 
 

@@ -598,6 +598,13 @@ def test_the_total_error_says_which_tensors_it_counts(
     assert "The error is that of all matrices; norms and biases are left out." in text
 
 
+def open_planner(qtbot: QtBot, app: RecordingServices, document: Document) -> PlannerPanel:
+    panel = PlannerPanel(app)
+    qtbot.addWidget(panel.view)
+    panel.begin(qtbot, document)
+    return panel
+
+
 @pytest.mark.parametrize("free", [1, 3, 10], ids=["not", "partly", "fits"])
 def test_a_plan_on_two_gpus(
     make_panel: Callable[..., Any], tmp_path: Path, capsys: Capture, free: int
@@ -614,7 +621,7 @@ def test_a_plan_on_two_gpus(
     section = report("plan", path, survey=False, targets=[target], contexts=[8192])
     written = row_of(section, "8,192")
 
-    panel = make_panel(PlannerPanel, path)
+    panel = make_panel(open_planner, path)
     panel.state.replace_inputs(devices=tuple(gpus), profile="llama.cpp")
     panel.state.replace_inputs(host=None)
     panel.state.set(context=8192)

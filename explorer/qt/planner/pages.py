@@ -293,9 +293,8 @@ class ChoiceLine(QtWidgets.QWidget):
         super().__init__(parent)
         self._state = state
         self._changes: dict[str, Any] = {}
-        self._followed: tuple[object, ...] = ()
+        self._asked: tuple[object, ...] = ()
         self._choosing = JobSlot(app.runner, self)
-        self._delay = single_shot(self, self._choose, _DELAY_MS)
         self.sentence = plain_label(self)
         self.sentence.setWordWrap(True)
         self.sentence.setAccessibleName("What llama.cpp would choose")
@@ -304,17 +303,15 @@ class ChoiceLine(QtWidgets.QWidget):
         self.use.clicked.connect(lambda: self._state.apply(self._changes))
         fill(QtWidgets.QHBoxLayout(self), (self.sentence, 1), self.use, spacing=Space.NEAR)
         self.hide()
-        self.follow(state.current)
 
-    def follow(self, current: CurrentPlan) -> None:
-        """Ask again soon where the model or the inputs are others."""
-        engine = current.engine
-        asked = current.inputs if engine is None else current.inputs.left_open(engine)
-        followed = (current.model, engine, asked, current.loaded)
-        if followed != self._followed:
-            self._followed = followed
-            self._changes = {}  # until it is known what would be chosen now
-            self._delay.start()
+    def refresh(self) -> None:
+        """Ask again where the model or the inputs are others."""
+        current, engine = self._state.current, self._state.current.engine
+        left = current.inputs if engine is None else current.inputs.left_open(engine)
+        asked = (current.model, engine, left, current.loaded)
+        if asked != self._asked:
+            self._asked, self._changes = asked, {}  # until it is known what would be chosen now
+            self._choose()
         self._enable()
 
     def _choose(self) -> None:
@@ -447,16 +444,13 @@ class DetailsPage(PlannerPage):
         self.choice.setCurrentIndex(self.choice.findData(_WHY))
         self.why.show_figure(name)
 
-    def follow(self, current: CurrentPlan) -> None:
-        self.chosen_alone.follow(current)
-        self.why.follow(current)
-        super().follow(current)
-
     def refresh(self) -> None:
         kind = str(self.choice.currentData())
         self.bandwidths.show_plan()
+        self.chosen_alone.refresh()
         self._front.setCurrentWidget(self.why if kind == _WHY else self.table)
         if kind == _WHY:
+            self.why.refresh()
             return
         if kind == _CURVES:
             self._show_curves()

@@ -8,9 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtCore import QPoint, QPointF, Qt, QTimer
 from PySide6.QtGui import QWheelEvent
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QApplication,
+    QComboBox,
+    QLineEdit,
+    QTabWidget,
+    QWidget,
+)
 from pytestqt.qtbot import QtBot
 
 from explorer.hardware.detect import Machine
@@ -29,6 +36,7 @@ from tests.helpers.services import RecordingServices
 GIB = 1 << 30
 MACHINE = Machine((Device("0", "CUDA", 12 * GIB, name="Test GPU"),), Host(64 * GIB, 8 * GIB))
 _Q4_K, _F32 = 12, 0
+_SIZE = 1280, 800
 
 
 def write_model(
@@ -91,31 +99,89 @@ def _body(*arguments: Any) -> PlannerBody:
 
 
 class Panel:
-    """A planner that is shown, has looked at the test's machine, and is idle."""
+    """A planner that is shown, has looked at the test's machine, and is idle.
 
-    def __init__(
-        self,
-        qtbot: QtBot,
-        app: RecordingServices,
-        document: Document,
-        notes: MemoryNotes | None = None,
-        profile: str | None = OLLAMA_013.name,  # whose layouts `assert_shown` compares
-    ) -> None:
-        self.qtbot = qtbot
+    One is enough for a module: `begin` shows it with a model of which nothing was asked, and `end`
+    puts it back and fails where something is left behind.
+    """
+
+    def __init__(self, app: RecordingServices) -> None:
         self.app, self.runner = app, app.runner
-        self.notes = notes or MemoryNotes()
+        self.notes = MemoryNotes()
         self.view = PlannerView(app, self.notes)
         self.failures = app.errors
-        qtbot.addWidget(self.view)
-        self.view.resize(1280, 800)
+        self.crashes: list[Exception] = []
+        app.runner.crashed.connect(self.crashes.append)
+        self._first: list[object] = []  # what `_chosen` returned at first
+
+    def begin(
+        self, qtbot: QtBot, document: Document, profile: str | None = OLLAMA_013.name
+    ) -> None:
+        """Show it with a model, planned by the profile whose layouts `assert_shown` compares."""
+        self.qtbot = qtbot
+        self.view.resize(*_SIZE)
         self.view.show()
         qtbot.waitExposed(self.view)
-        self.view.activateWindow()
+        qtbot.waitUntil(self.view.isActiveWindow)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(panel, "PlannerBody", _body)
             self.show(document, profile)
-            qtbot.waitUntil(lambda: self.view.body is not None and self.state.machine is not None)
-        self.settle()
+        self._first = self._first or self._chosen()
+
+    def end(self) -> None:
+        """Put it back into its first state, and hide it."""
+        self.runner.cancel_all()
+        view, body, state, machine = self.view, self.body, self.state, self.view.machine
+        view.set_other_documents([])
+        state.restore("{}")
+        machine.bandwidths.clear()
+        state.replace_inputs(devices=machine.found.devices, host=machine.found.host)
+        machine.reserves.clear()
+        body.pages.setTabVisible(body.pages.indexOf(body.log), False)
+        body.pages.setCurrentWidget(body.compare)
+        body.controls.advanced.setChecked(False)
+        body.details.choice.setCurrentIndex(0)
+        body.details.why.search.edit.clear()
+        left = [now for now in self._chosen() if now not in self._first]
+        view.show_document(None)
+        view.hide()
+        other = QWidget()
+        other.show()  # else the offscreen platform takes the hidden one for active still
+        other.close()
+        for timer in view.findChildren(QTimer):
+            timer.stop()
+        self.qtbot.waitUntil(lambda: not self.runner.jobs)
+        for told in (self.app.errors, self.app.written, self.app.asked, self.notes.texts):
+            told.clear()
+        assert left == []  # for the next test
+        assert self.crashes == []
+
+    def close(self) -> None:
+        """Close it for good."""
+        self.view.close()
+        self.view.deleteLater()
+        assert self.runner.close()
+
+    def _chosen(self) -> list[object]:
+        """Return what a person chose, typed or pinned, but of the model, which is another's."""
+        state, machine, body = self.state, self.view.machine, self.body
+        found: list[object] = [state.scenarios, state.sets, state.program, state.others, state.also]
+        found += [machine.devices, machine.host, machine.reserves, machine.bandwidths]
+        of_model = (body.controls, body.attachments, body.curves, body.details.bandwidths)
+        for part in body.findChildren(QWidget):
+            if any(one.isAncestorOf(part) for one in of_model):
+                continue
+            match part:
+                case QComboBox():
+                    found.append((part.accessibleName(), part.currentText()))
+                case QLineEdit():
+                    found.append((part.accessibleName(), part.text()))
+                case QAbstractButton() if part.isCheckable():
+                    found.append((part.accessibleName() or part.text(), part.isChecked()))
+                case QTabWidget():
+                    shown = [part.isTabVisible(tab) for tab in range(part.count())]
+                    found.append((part.currentIndex(), shown))
+        return [body.controls.advanced.isChecked(), *found]
 
     @property
     def state(self) -> Any:
@@ -132,6 +198,14 @@ class Panel:
         machine.plan_for(replace(machine.inputs(document.path), profile=profile), document.path)
         self.app.selection.show_document(document)
         self.view.show_document(document)
+        self.qtbot.waitUntil(
+            lambda: (
+                self.state.machine is not None
+                and self.state.model is not None
+                and self.state.model.path == document.path
+            )
+        )
+        self.settle()
 
     def settle(self) -> None:
         """Wait until the plan is made and nothing runs."""
@@ -141,7 +215,6 @@ class Panel:
                 not self.state._frame.isActive()
                 and not self.runner.jobs
                 and not any(page._delay.isActive() for page in pages)
-                and not self.body.details.chosen_alone._delay.isActive()
             )
         )
 

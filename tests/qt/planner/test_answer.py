@@ -17,7 +17,6 @@ from explorer.planner.request import PlanRequest
 from explorer.present.plan import QUESTIONS, Kind, suggestions
 from explorer.qt.document import Document
 from explorer.text import bytes_text
-from tests.helpers.services import RecordingServices
 from tests.qt.planner.plan_models import GIB, Panel
 
 SMALL = (Device("0", "CUDA", 5 * GIB, name="Small GPU"),)
@@ -169,10 +168,8 @@ def test_nothing_below_the_answer_moves_as_lines_come_and_go(qtbot: QtBot, panel
     assert len(places) == 1
 
 
-def test_the_speed_stands_under_the_verdict_with_what_slows_it(
-    qtbot: QtBot, app: RecordingServices, document: Document
-) -> None:
-    panel = Panel(qtbot, app, document, profile="llama.cpp")
+def test_the_speed_stands_under_the_verdict_with_what_slows_it(qtbot: QtBot, panel: Panel) -> None:
+    panel.state.replace_inputs(profile="llama.cpp")
     answer, name = panel.body.answer, "NVIDIA GeForce RTX 4070"
     panel.state.replace_inputs(devices=(Device("0", "CUDA", 12 * GIB, name=name),))
     panel.state.set(context=4096)
@@ -227,10 +224,8 @@ def test_a_search_stops_at_its_next_layout(panel: Panel) -> None:
             search(request, OLLAMA_013, check)
 
 
-def test_llama_cpp_says_what_would_put_all_layers_on_the_gpu(
-    qtbot: QtBot, app: RecordingServices, document: Document
-) -> None:
-    panel = Panel(qtbot, app, document, profile="llama.cpp")
+def test_llama_cpp_says_what_would_put_all_layers_on_the_gpu(qtbot: QtBot, panel: Panel) -> None:
+    panel.state.replace_inputs(profile="llama.cpp")
     answer, state = panel.body.answer, panel.state
     state.replace_inputs(devices=(Device("0", "CUDA", 6 * GIB, name="Small"),))
     state.apply({"context": 65_536, "parallel": 4})
@@ -266,9 +261,9 @@ def test_flash_attention_is_offered_where_it_is_the_reason(demo: Document) -> No
 
 
 def test_a_plan_that_needs_flash_attention_has_a_button_that_turns_it_on(
-    qtbot: QtBot, app: RecordingServices, document: Document
+    qtbot: QtBot, panel: Panel
 ) -> None:
-    panel = Panel(qtbot, app, document, profile="llama.cpp")
+    panel.state.replace_inputs(profile="llama.cpp")
     answer, state = panel.body.answer, panel.state
     for devices in ((Device("0", "CUDA", 64 * GIB, name="Large"),), ()):
         state.replace_inputs(devices=devices)
@@ -286,9 +281,9 @@ def test_a_plan_that_needs_flash_attention_has_a_button_that_turns_it_on(
 
 
 def test_without_a_gpu_the_context_that_main_memory_holds_is_offered(
-    qtbot: QtBot, app: RecordingServices, document: Document
+    qtbot: QtBot, panel: Panel
 ) -> None:
-    panel = Panel(qtbot, app, document, profile="llama.cpp")
+    panel.state.replace_inputs(profile="llama.cpp")
     answer, state = panel.body.answer, panel.state
     state.replace_inputs(devices=(), host=Host(free=64 * GIB))
     state.apply({"context": 65_536, "parallel": 4})

@@ -14,7 +14,6 @@ from explorer.qt.document import Document
 from explorer.qt.planner.attachments import AttachmentsBox
 from explorer.quantization import TENSOR_TYPES
 from tests.helpers.gguf_writer import STRING, GgufFile, TensorSpec
-from tests.helpers.services import RecordingServices
 from tests.helpers.small_gguf import SmallGguf
 from tests.helpers.sparse_models import Shape
 from tests.planner.test_attachments import QWEN, write_lora, write_projector
@@ -25,19 +24,17 @@ _SMALL = Shape(blocks=2, width=1024, heads=8, kv_heads=2, feed_forward=2048)
 
 
 @pytest.fixture
-def panel(
-    qtbot: QtBot, app: RecordingServices, load: Callable[[Path], Document], tmp_path: Path
-) -> Panel:
+def panel(qtbot: QtBot, shared: Panel, load: Callable[[Path], Document], tmp_path: Path) -> Panel:
     folder = tmp_path / "models"
     folder.mkdir()
     write_projector(folder / "mmproj.gguf", "qwen3vl_merger", **QWEN)
     write_lora(folder / "style.gguf", "blk.0.attn_q.weight")
     _SMALL.write(folder / "small.gguf")
     document = load(Shape(blocks=8).write(folder / "model.gguf"))
-    found = Panel(qtbot, app, document, profile="llama.cpp")
-    found.state.set(context=4096)
-    found.settle()
-    return found
+    shared.begin(qtbot, document, profile="llama.cpp")
+    shared.state.set(context=4096)
+    shared.settle()
+    return shared
 
 
 def _texts(box: AttachmentsBox) -> list[str]:
@@ -84,7 +81,7 @@ def test_a_draft_model_is_chosen_where_speculation_is(panel: Panel) -> None:
 
 
 def test_mtp_is_proposed_where_the_model_has_it(
-    qtbot: QtBot, app: RecordingServices, load: Callable[[Path], Document], tmp_path: Path
+    panel: Panel, load: Callable[[Path], Document], tmp_path: Path
 ) -> None:
     described = MODELS["glm4moe-mtp"]
     keys = [
@@ -100,7 +97,7 @@ def test_mtp_is_proposed_where_the_model_has_it(
     with path.open("wb") as file:
         file.write(SmallGguf(keys=keys, tensors=placed).write())
         file.truncate(file.tell() + 32 + end)  # of holes
-    panel = Panel(qtbot, app, load(path), profile="llama.cpp")
+    panel.show(load(path), profile="llama.cpp")
     box = panel.body.attachments
     assert _choices(box) == ["off", "the model's MTP (3)", "a draft model…"]
     assert _texts(box) == ["+ MTP"]

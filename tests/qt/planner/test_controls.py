@@ -13,7 +13,6 @@ from pytestqt.qtbot import QtBot
 from explorer.planner import Device
 from explorer.planner.engines.registry import ENGINES
 from explorer.qt.document import Document
-from tests.helpers.services import RecordingServices
 from tests.qt.planner.plan_models import GIB, Panel, drag, turn_wheel, write_model
 
 KEY = Qt.Key
@@ -113,14 +112,14 @@ def test_says_what_holds_where_it_is_not_what_was_asked_for(panel: Panel) -> Non
 
 
 def test_the_trained_context_is_marked_and_reached(
-    qtbot: QtBot, app: RecordingServices, load: Callable[[Path], Document], tmp_path: Path
+    qtbot: QtBot, panel: Panel, load: Callable[[Path], Document], tmp_path: Path
 ) -> None:
-    odd = Panel(qtbot, app, load(write_model(tmp_path / "odd.gguf", trained=40_960)))
-    slider = odd.body.controls.context
+    panel.show(load(write_model(tmp_path / "odd.gguf", trained=40_960)))
+    slider = panel.body.controls.context
     assert 40_960 in slider.stops.snaps
     assert "trained 40,960" in [mark.text for mark in slider._marks if mark.important]
     drag(qtbot, slider, [slider.x_of(slider.stops.position(40_960)) - 2], y=8)
-    assert odd.assert_shown().used("context") == 40_960
+    assert panel.assert_shown().used("context") == 40_960
 
 
 def test_names_of_stops_never_overlap_and_stay_inside(panel: Panel) -> None:
@@ -229,13 +228,9 @@ def test_32_in_a_field_of_memory_is_32_gb_and_says_so_while_it_is_typed(
 
 
 def test_a_profile_is_that_of_where_the_model_comes_from_until_one_is_chosen(
-    qtbot: QtBot,
-    app: RecordingServices,
-    document: Document,
-    load: Callable[[Path], Document],
-    tmp_path: Path,
+    qtbot: QtBot, panel: Panel, document: Document, load: Callable[[Path], Document], tmp_path: Path
 ) -> None:
-    panel = Panel(qtbot, app, document, profile=None)
+    panel.state.replace_inputs(profile=None)
     chooser = panel.body.controls.findChild(QComboBox, "planner_profile")
     shown = [chooser.itemText(i) for i in range(chooser.count())]
     able = [ENGINES[name] for name in _OF_GGUF]  # no program is offered that cannot load the file
@@ -270,10 +265,8 @@ def test_a_profile_is_that_of_where_the_model_comes_from_until_one_is_chosen(
     assert panel.state.inputs.profile is None
 
 
-def test_an_answer_by_llama_cpp_puts_all_layers_on_the_gpus(
-    qtbot: QtBot, app: RecordingServices, document: Document
-) -> None:
-    panel = Panel(qtbot, app, document, profile=None)
+def test_an_answer_by_llama_cpp_puts_all_layers_on_the_gpus(qtbot: QtBot, panel: Panel) -> None:
+    panel.state.replace_inputs(profile=None)
     panel.state.replace_inputs(devices=(Device("0", "CUDA", 6 * GIB, name="Test GPU"),))
     panel.settle()
     panel.body.answer.questions["context"].trigger()
@@ -327,18 +320,17 @@ def test_fields_let_the_wheel_scroll_past_them(panel: Panel) -> None:
 
 def test_only_the_last_of_many_values_is_planned_for(panel: Panel) -> None:
     planned: list[int] = []
-    panel.state.plan_changed.connect(lambda current: planned.append(current.plan.used("context")))
+    note = panel.state.plan_changed.connect(lambda now: planned.append(now.plan.used("context")))
     for context in range(5000, 5200):
         panel.state.set(context=context)
     panel.settle()
+    panel.state.plan_changed.disconnect(note)
     assert planned == [5199]
     panel.assert_shown()
 
 
-def test_settings_of_llama_cpp_are_made_shown_and_undone(
-    qtbot: QtBot, app: RecordingServices, document: Document
-) -> None:
-    panel = Panel(qtbot, app, document, profile=None)
+def test_settings_of_llama_cpp_are_made_shown_and_undone(qtbot: QtBot, panel: Panel) -> None:
+    panel.state.replace_inputs(profile=None)
     rows = panel.body.controls.rows
     before = panel.state.current.plan.gpus[0].compute
     ubatch = rows["ubatch"].editor
@@ -378,9 +370,9 @@ _OF_GGUF = ("llama.cpp", "ollama", "ollama-graphsize")
 
 @pytest.mark.parametrize("profile", _OF_GGUF)
 def test_what_a_profile_ignores_is_grey_says_why_and_changes_nothing(
-    qtbot: QtBot, app: RecordingServices, document: Document, profile: str
+    panel: Panel, profile: str
 ) -> None:
-    panel = Panel(qtbot, app, document, profile=profile)
+    panel.state.replace_inputs(profile=profile)
     panel.state.set(context=4096, parallel=2, batch=512)
     panel.settle()
     usual = panel.state.current.plan

@@ -14,14 +14,11 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QComboBox, QSpinBox
 from pytestqt.qtbot import QtBot
 
-from explorer.hardware import detect
-from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host
 from explorer.planner.plan import MEMORY, Level
 from explorer.present.plan_export import Curves
 from explorer.qt.document import Document
 from tests.helpers.ollama_store import OllamaStore
-from tests.helpers.services import RecordingServices
 from tests.qt.planner.plan_models import GIB, Panel
 
 CONFIG = {
@@ -38,7 +35,7 @@ CONFIG = {
 }
 CARD = Device("0", "CUDA", 24 * GIB, name="NVIDIA L4", compute=(8, 9))
 MAC = Device("0", "Metal", 24 * GIB, name="Apple M3 Max", total=36 * GIB, integrated=True)
-TWO = Machine((CARD, Device("1", "CUDA", 24 * GIB, name="NVIDIA L4", compute=(8, 9))), Host(GIB))
+TWO = (CARD, replace(CARD, id="1"))
 
 
 def write_folder(folder: Path) -> Path:
@@ -64,16 +61,12 @@ def write_folder(folder: Path) -> Path:
 
 
 @pytest.fixture
-def panel(
-    qtbot: QtBot,
-    app: RecordingServices,
-    load: Callable[[Path], Document],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Panel:
+def panel(qtbot: QtBot, shared: Panel, load: Callable[[Path], Document], tmp_path: Path) -> Panel:
     """The planner with such a folder, on a machine with two GPUs."""
-    monkeypatch.setattr(detect, "detect", lambda: TWO)
-    return Panel(qtbot, app, load(write_folder(tmp_path / "Llama")), profile=None)
+    shared.begin(qtbot, load(write_folder(tmp_path / "Llama")), profile=None)
+    shared.state.replace_inputs(devices=TWO, host=Host(GIB))
+    shared.settle()
+    return shared
 
 
 def _shown(panel: Panel) -> set[str]:
@@ -247,14 +240,12 @@ def manifest(tmp_path: Path) -> Path:
 
 
 def test_a_model_of_ollama_in_safetensors_is_planned_by_its_engine_with_the_check_beside(
-    qtbot: QtBot,
-    app: RecordingServices,
-    load: Callable[[Path], Document],
-    manifest: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    qtbot: QtBot, shared: Panel, load: Callable[[Path], Document], manifest: Path
 ) -> None:
-    monkeypatch.setattr(detect, "detect", lambda: Machine((MAC,), Host(36 * GIB)))
-    panel = Panel(qtbot, app, load(manifest), profile=None)
+    panel = shared
+    panel.begin(qtbot, load(manifest), profile=None)
+    panel.state.replace_inputs(devices=(MAC,), host=Host(36 * GIB))
+    panel.settle()
     chooser = panel.body.controls.findChild(QComboBox, "planner_profile")
     assert [chooser.itemData(row) for row in range(chooser.count())] == ["ollama-mlx"]
     plan = panel.plan()

@@ -26,10 +26,10 @@ from explorer.present.engines import choice_sentence
 from explorer.present.plan import Kind, plan_value, remarks
 from explorer.qt.document import Document
 from explorer.qt.planner.pages import PlannerPage
+from explorer.qt.planner.panel import PlannerView
 from explorer.qt.planner.picture import SavedPicture
 from explorer.qt.widgets.plot_panel import FigureDialog
 from explorer.qt.widgets.table_model import ItemRole, TableModel
-from tests.helpers.services import RecordingServices
 from tests.helpers.window import copied
 from tests.qt.planner.plan_models import GIB, Panel, write_model
 
@@ -260,15 +260,14 @@ def test_scenarios_are_pinned_compared_used_renamed_and_removed(
     page.refresh()
 
 
-def test_scenarios_and_sets_come_back_in_the_next_session(
-    qtbot: QtBot, app: RecordingServices, panel: Panel, document: Document
-) -> None:
+def test_scenarios_and_sets_come_back_in_the_next_session(qtbot: QtBot, panel: Panel) -> None:
     panel.state.replace_inputs(devices=TWO)
     panel.state.set(context=16_384, kv_cache_type="q8_0", flash_attention=True, spread=True)
     panel.state.pin()
     panel.state.rename(0, "Evening")
     panel.state.remember("Two")
-    again = Panel(qtbot, app, document, panel.notes)
+    again = PlannerView(panel.app, panel.notes)
+    qtbot.addWidget(again)
     assert again.state.scenarios == panel.state.scenarios
     assert again.state.scenarios[0].inputs == panel.state.inputs
     assert again.state.sets == {"Two": TWO}
@@ -408,9 +407,9 @@ def test_the_picture_is_saved_with_every_bar(
 
 
 def test_programs_stand_side_by_side_with_the_figures_of_each(
-    qtbot: QtBot, app: RecordingServices, document: Document, qtmodeltester: ModelTester
+    panel: Panel, qtmodeltester: ModelTester
 ) -> None:
-    panel = Panel(qtbot, app, document, profile=None)
+    panel.state.replace_inputs(profile=None)
     page = panel.body.programs
     _open(panel, page)
     model = panel.state.model
@@ -440,10 +439,8 @@ def test_programs_stand_side_by_side_with_the_figures_of_each(
     assert _raw(page.model, 0, "kv_cache") > before  # type: ignore[operator]
 
 
-def test_the_choice_of_llama_cpp_is_taken_and_undone(
-    qtbot: QtBot, app: RecordingServices, document: Document
-) -> None:
-    panel = Panel(qtbot, app, document, profile=None)
+def test_the_choice_of_llama_cpp_is_taken_and_undone(qtbot: QtBot, panel: Panel) -> None:
+    panel.state.replace_inputs(profile=None)
     choice = panel.body.details.chosen_alone
     _open(panel, panel.body.details)
     gpu = Device("0", "CUDA", 3 * GIB, name="Test GPU")
