@@ -12,7 +12,7 @@ grid's row), so this is done for many contents.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
@@ -27,30 +27,14 @@ from explorer.formats.tensors import Extent, Folding, Tensor
 from explorer.formats.weights import WeightReader, reader_of_lines
 from explorer.parallel import Check, never
 from explorer.quantization.convert import swap_byte_order
-from explorer.quantization.grouped.layout import (
-    GroupedLayout,
-    group_fields,
-    group_layout,
-    stored_groups,
-)
-from explorer.quantization.huggingface.layout import Formula, LineReader
+from explorer.quantization.huggingface.layout import POWER, Formula, LineReader
 from explorer.quantization.iq import GridRows, grid_rows, group_weights
-from explorer.quantization.registry import (
-    BlockField,
-    BlockLayout,
-    Blocks,
-    Codes,
-    Scales,
-    block_layout,
-    decoder,
-    row_places,
-)
-from explorer.quantization.types import TENSOR_TYPES, TensorType
+from explorer.quantization.registry import BlockField, block_layout, decoder, row_places
+from explorer.quantization.types import TENSOR_TYPES
 
 Masks: TypeAlias = NDArray[np.uint8]
 """For each byte of a block and each of some things, the bits of the byte that act on it."""
 
-_Unpack: TypeAlias = Callable[[Blocks, Codes, Scales, Scales], None]
 
 _CONTENTS: Final = 256  # so that every byte takes every value
 _SEED: Final = 5
@@ -88,37 +72,11 @@ def bits_of_type(type_name: str) -> BlockBits:
     Raises:
         KeyError: The type is not quantized.
     """
-    parts = block_layout(type_name)
+    parts, kind = block_layout(type_name), TENSOR_TYPES[type_name]
+    # Weights that a row of a grid is for, a power of 2. What acts on the size of one of them acts
+    # on the row, and so on all of them, though two rows may agree in some.
+    group = group_weights(type_name)
     sizes = np.unique(np.abs(parts.levels), return_inverse=True)[1].astype(np.uint8)
-    kind = TENSOR_TYPES[type_name]
-    return _turn_bits(parts.unpack, kind, parts, group_weights(type_name), sizes)
-
-
-@cache
-def bits_of_layout(layout: GroupedLayout) -> BlockBits:
-    """Return the bits of a group, whose bytes are those of its codes, its scale and its bias."""
-    parts = group_layout(layout)
-
-    def unpack(blocks: Blocks, codes: Codes, scales: Scales, minima: Scales) -> None:
-        parts.unpack(stored_groups(layout, blocks), codes, scales, minima)
-
-    return _turn_bits(unpack, layout.type, parts)
-
-
-def _turn_bits(
-    unpack: _Unpack,
-    kind: TensorType,
-    parts: BlockLayout,
-    group: int = 1,
-    sizes: NDArray[np.uint8] | None = None,
-) -> BlockBits:
-    """Turn every bit of blocks of many contents, one by one.
-
-    Args:
-        group: Weights that a row of a grid is for, a power of 2. What acts on the size of one
-            of them acts on the row, and so on all of them, though two rows may agree in some.
-        sizes: uint8 [codes]: a number for each absolute level, if there are such groups.
-    """
     nbytes, scale_count = kind.whole_bytes, kind.block_weights // parts.weights_per_scale
     bits = np.uint8(1) << np.arange(8, dtype=np.uint8)
     places = np.arange(8 * nbytes)
@@ -134,10 +92,10 @@ def _turn_bits(
     for content in contents.astype(np.uint8):
         blocks[:] = content
         blocks[1 + places, places // 8] ^= bits[places % 8]
-        unpack(blocks, codes, scales, minima)
+        parts.unpack(blocks, codes, scales, minima)
         for number, result in enumerate(results):
             acting[number] |= result[1:] != result[0]
-        if sizes is not None and group > 1:
+        if group > 1:
             other = sizes[codes]
             rows = (other[1:] != other[0]).view(f"u{group}") != 0  # a group's bytes as one number
             acting[0] |= rows.repeat(group, axis=1)
@@ -219,7 +177,6 @@ def _unite(block: NDArray[np.uint8]) -> float:
     return float(np.uint16(bits).view(np.float16))
 
 
-_FACTOR_BYTES: Final = 4
 _MOST_NUMBERS: Final = 16  # of a field: more are codes
 _NUMBERS: Final = {"f16": "<f2", "f32": "<f4", "u16": "<u2", "i16": "<i2", "i8": "i1"}
 _SMALL_FLOATS: Final = frozenset({"E8M0", "UE4M3", "E4M3"})
@@ -337,30 +294,21 @@ class BlockReader:
         found = unpacker.scales(chunk.stored)
         scales, minima = found.scales[0].copy(), found.minima[0].copy()
         sub, rows = None, None
-        raw: NDArray[np.uint8]
         if self._lines is not None:
             parts, fields, numbers = _line_fields(tensor, self._lines, index)
             bits = _line_bits(self._lines, index, fields, scales.size)
-        elif tensor.grouped is None:
+        else:
             name = tensor.type.name
+            parts = tuple(_block_parts(tensor, index))
             fields, bits = block_layout(name).fields, bits_of_type(name)
-            raw, stored_scales = np.asarray(chunk.stored).reshape(-1).copy(), scales
+            raw = np.asarray(chunk.stored).reshape(-1).copy()
+            numbers = tuple(_numbers(field, raw, scales) for field in fields)
             sub, rows = sub_scales(name, raw), grid_rows(name, codes)
             if tensor.byte_order == "big":
                 order = np.arange(raw.size)
                 swap_byte_order(name, order[None])  # type: ignore[arg-type] # places, not bytes
                 bits = BlockBits(bits.codes[order], bits.scales[order], bits.minima[order])
-        else:
-            layout = tensor.grouped.layout
-            fields, bits = group_fields(layout), bits_of_layout(layout)
-            raw = np.frombuffer(stored, np.uint8)
-            stored_scales, minimum = np.empty((2, 1, 1), np.float32)
-            groups = stored_groups(layout, raw[None])
-            group_layout(layout).unpack_scales(groups, stored_scales, minimum)
-        if self._lines is None:
-            parts = _parts(tensor, index)
-            numbers = tuple(_numbers(field, raw, stored_scales) for field in fields)
-        detail = BlockDetail(
+        return BlockDetail(
             tensor=tensor,
             index=index,
             parts=parts,
@@ -377,49 +325,6 @@ class BlockReader:
             values=chunk.values.copy(),
             bits=bits,
         )
-        shares_factor = tensor.grouped is not None and tensor.grouped.global_scale is not None
-        return _with_factor(detail) if shares_factor else detail
-
-
-def _with_factor(detail: BlockDetail) -> BlockDetail:
-    """Add the factor that a group shares with others, as one more field."""
-    part = detail.parts[-1]
-    raw = part.extent.source.read(part.extent.offset, part.extent.nbytes)
-    shared = BlockField(part.name, part.first, len(raw), "f32", "factor that groups share")
-    bits, more = detail.bits, len(raw)
-    return replace(
-        detail,
-        stored=detail.stored + raw,
-        fields=(*detail.fields, shared),
-        numbers=(*detail.numbers, (float(np.frombuffer(raw, "<f4")[0]),)),
-        bits=BlockBits(
-            np.pad(bits.codes, ((0, more), (0, 0))),
-            np.pad(bits.scales, ((0, more), (0, 0)), constant_values=255),
-            np.pad(bits.minima, ((0, more), (0, 0))),
-        ),
-    )
-
-
-def _parts(tensor: Tensor, index: int) -> tuple[BlockPart, ...]:
-    """Return where the bytes of a block lie."""
-    grouped = tensor.grouped
-    if grouped is None:
-        return tuple(_block_parts(tensor, index))
-    runs: list[tuple[str, Extent, int, int]] = [
-        (field.name, getattr(grouped, field.name).extent, field.nbytes, index)
-        for field in group_fields(grouped.layout)
-    ]
-    if grouped.global_scale is not None:
-        factors = grouped.global_scale.extent
-        several = factors.nbytes > _FACTOR_BYTES
-        shared = index // grouped.groups_per_global_scale if several else 0
-        runs.append(("global_scale", factors, _FACTOR_BYTES, shared))
-    parts, first = [], 0
-    for name, whole, size, number in runs:
-        extent = Extent(whole.source, whole.offset + number * size, size)
-        parts.append(BlockPart(name, first, extent))
-        first += size
-    return tuple(parts)
 
 
 def _block_parts(tensor: Tensor, index: int) -> Iterator[BlockPart]:
@@ -499,10 +404,10 @@ def _line_fields(
 
 
 def _kind(reader: LineReader, role: str, stored: str) -> str:
-    """Return the true type of a part: exponents are stored in U8, too."""
+    """Return the true type of a part: small floats are stored in U8, too."""
     layout = reader.layout
-    is_exponent = layout.option("scale_type") and role == layout.option("scales")
-    return "F8_E8M0" if is_exponent else stored
+    kind = str(layout.option("scale_type", "")) if role == layout.option("scales") else ""
+    return "F8_E8M0" if kind == POWER else kind or stored
 
 
 def _is_zero(field: BlockField) -> bool:
@@ -539,6 +444,8 @@ def _meaning(role: str, is_codes: bool) -> str:
         return "codes; some bits may belong to weights of other rows"
     if role.endswith(_ORDER):
         return "group of each column, whose scale and zero point it takes"
+    if role == "biases":
+        return "value of code 0"
     if "zero" in role or "shift" in role:
         return "zero point, maybe among those of other rows"
     return "scale of these weights"
@@ -564,7 +471,7 @@ def _line_bits(
             of_weights = np.arange(field.nbytes) // (field.nbytes // unit)
             scales[np.arange(run.start, run.stop), of_weights] = 255
         else:
-            is_zero = has_minimum and ("zero" in field.name or "shift" in field.name)
+            is_zero = has_minimum and any(word in field.name for word in ("zero", "shift", "bias"))
             acting = _of_groups(reader, index * unit, field.nbytes, scale_count)
             if not is_zero:
                 scales[run] |= acting

@@ -23,7 +23,6 @@ from explorer.analysis.moments import Moments, RunningMoments
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights import Span, Stored, reader_of_lines, spans_of
 from explorer.parallel import Check, map_in_order, never
-from explorer.quantization.grouped.layout import group_layout
 from explorer.quantization.huggingface.layout import block_layout_of
 from explorer.quantization.registry import block_layout, has_block_layout
 
@@ -56,11 +55,8 @@ class BlockUnpacker:
             unit = tensor.companions.layout.unit
             self._layout = block_layout_of(reader_of_lines(tensor.companions))
             self._count = lambda stored: stored.weights // unit
-        elif tensor.grouped is None:
-            self._layout = block_layout(tensor.type.name)
         else:
-            self._layout = group_layout(tensor.grouped.layout)
-            self._count = tensor.grouped.layout.count
+            self._layout = block_layout(tensor.type.name)
         self.levels = self._layout.levels
         self.weights_per_scale = self._layout.weights_per_scale
         self.has_minimum = self._layout.has_minimum

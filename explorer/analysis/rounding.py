@@ -14,15 +14,7 @@ from explorer.errors import ExplorerError
 from explorer.formats.tensors import Folding, Shape
 from explorer.formats.weights import Values
 from explorer.quantization import TENSOR_TYPES, TensorType, dequantize, quantize
-from explorer.quantization.grouped.layout import (
-    AFFINE_GROUPS,
-    AFFINE_SCALES,
-    GroupedLayout,
-    Mode,
-    StoredGroups,
-    group_kernels,
-    group_layout,
-)
+from explorer.quantization.grouped.layout import AFFINE_GROUPS, AFFINE_SCALES, GroupedLayout, Mode
 from explorer.quantization.huggingface.schemes import SCHEME_NAMES, Scheme, scheme
 from explorer.quantization.registry import (
     WITHOUT_ENCODER,
@@ -226,50 +218,15 @@ class _BlockRounder:
         return codes
 
 
-class _GroupRounder:
-    """Rounds to groups with scales of their own; see `Rounder`. Importance changes nothing."""
+class _LineRounder:
+    """Rounds to codes with companions; see `Rounder`. Importance changes nothing."""
 
     scheme: Scheme | None = None
 
-    def __init__(self, layout: GroupedLayout) -> None:
-        self._layout = layout
-        self.levels: NDArray[np.float32] | None = group_layout(layout).levels
-        self._stored: StoredGroups | None = None
+    def __init__(self, encoder: Any) -> None:
+        self._encoder = encoder
+        self.levels: NDArray[np.float32] | None = encoder.levels
         self._buffer = FloatBuffer()
-
-    def edges(self, start: int, stop: int) -> tuple[int, int]:
-        return _block_edges(start, stop, self._layout.group_size)
-
-    def round(self, values: Values, importance: Values | None, first: int = 0) -> Values:
-        self._stored = group_kernels().quantize_groups(self._layout, values)
-        out = self._buffer.of(values.size)
-        group_kernels().decode_groups(self._layout, self._stored, out)
-        return out
-
-    def codes(self) -> NDArray[np.uint8]:
-        assert self._stored is not None
-        codes = np.empty((self._layout.count(self._stored), self._layout.group_size), np.uint8)
-        group_kernels().unpack_group_codes(self._layout, self._stored, codes)
-        return codes
-
-
-class _SchemeRounder:
-    """Rounds to a method of Hugging Face models; see `Rounder`. Importance changes nothing."""
-
-    def __init__(self, wanted: Scheme, shape: Shape, whole: Any) -> None:
-        self.scheme: Scheme | None = wanted
-        self._shape, self._unit = shape, wanted.unit(shape)
-        # tiles begin anew with each matrix
-        self._part = prod(shape[-2:]) if wanted.rows != 1 else prod(shape)
-        self._encoder = _encoders().SchemeRounder(wanted, shape, whole)
-        self.levels: NDArray[np.float32] | None = self._encoder.levels
-        self._buffer = FloatBuffer()
-
-    def edges(self, start: int, stop: int) -> tuple[int, int]:
-        before, after = start // self._part * self._part, (stop - 1) // self._part * self._part
-        first, _ = _block_edges(start - before, start - before + 1, self._unit)
-        _, last = _block_edges(0, stop - after, self._unit)
-        return before + first, after + min(last, self._part)
 
     def round(self, values: Values, importance: Values | None, first: int = 0) -> Values:
         out = self._buffer.of(values.size)
@@ -279,3 +236,32 @@ class _SchemeRounder:
     def codes(self) -> NDArray[np.uint8]:
         codes: NDArray[np.uint8] = self._encoder.codes()
         return codes
+
+
+class _GroupRounder(_LineRounder):
+    """Rounds to groups with scales of their own."""
+
+    def __init__(self, layout: GroupedLayout) -> None:
+        module = import_module("explorer.quantization.grouped.encode")  # loads Numba
+        super().__init__(module.GroupRounder(layout))
+        self._size = layout.group_size
+
+    def edges(self, start: int, stop: int) -> tuple[int, int]:
+        return _block_edges(start, stop, self._size)
+
+
+class _SchemeRounder(_LineRounder):
+    """Rounds to a method of Hugging Face models."""
+
+    def __init__(self, wanted: Scheme, shape: Shape, whole: Any) -> None:
+        super().__init__(_encoders().SchemeRounder(wanted, shape, whole))
+        self.scheme = wanted
+        self._unit = wanted.unit(shape)
+        # tiles begin anew with each matrix
+        self._part = prod(shape[-2:]) if wanted.rows != 1 else prod(shape)
+
+    def edges(self, start: int, stop: int) -> tuple[int, int]:
+        before, after = start // self._part * self._part, (stop - 1) // self._part * self._part
+        first, _ = _block_edges(start - before, start - before + 1, self._unit)
+        _, last = _block_edges(0, stop - after, self._unit)
+        return before + first, after + min(last, self._part)

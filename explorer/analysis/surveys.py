@@ -213,7 +213,8 @@ class SurveyRow:
     def damage(self) -> ExplorerError | None:
         """Why weights that should be there cannot be read; None for types without a decoder."""
         tensor = self.tensor
-        return self.error if tensor.has_parts or has_decoder(tensor.type.name) else None
+        has_values = tensor.companions is not None or has_decoder(tensor.type.name)
+        return self.error if has_values else None
 
 
 def survey(
@@ -276,7 +277,7 @@ def run_survey(  # noqa: PLR0913 - all but the first two have a default
     unreadable = {
         number
         for number in numbers
-        if not (has_decoder(types[number].name) or tensors[number].has_parts)
+        if not (has_decoder(types[number].name) or tensors[number].companions)
     }
     for number, statistics, error in _measure_missing(
         measure,

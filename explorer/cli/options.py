@@ -179,6 +179,6 @@ def notes_on(model: Model, tensor: Tensor) -> list[str]:
     decoder nor this program applies (docs/gguf.md, section 8).
     """
     factor = tensor.name.removesuffix(".weight") + ".scale"
-    if tensor.type.name == "NVFP4" and tensor.grouped is None and factor in model.tensors:
+    if tensor.type.name == "NVFP4" and factor in model.tensors:
         return [f"the factor in tensor {factor!r} is not applied to these weights"]
     return []

@@ -135,7 +135,7 @@ def tensor_arrays(table: TensorTable, check: Check = never) -> TensorArrays:
     types, type_codes = _coded(columns.types)
     roles, role_codes = _coded(name.role.lower() for name in parsed)
     files, file_codes = _coded(tensor.file for tensor in tensors)
-    schemes, scheme_codes = _coded(_scheme_and_group(tensor)[0] for tensor in tensors)
+    schemes, scheme_codes = _coded(tensor.scheme for tensor in tensors)
     made = TensorArrays(
         **vars(size_arrays(columns)),
         names=[name.lower() for name in columns.names],
@@ -147,7 +147,7 @@ def tensor_arrays(table: TensorTable, check: Check = never) -> TensorArrays:
         file_codes=file_codes,
         schemes=schemes,
         scheme_codes=scheme_codes,
-        groups=_int64(_scheme_and_group(tensor)[1] for tensor in tensors),
+        groups=_int64(_group_size(tensor) for tensor in tensors),
         layers=_int64(-1 if name.layer is None else name.layer for name in parsed),
         offsets=_int64(tensor.offset for tensor in tensors),
         damaged=np.array([tensor.damage is not None for tensor in tensors], dtype=np.bool_),
@@ -159,11 +159,8 @@ def tensor_arrays(table: TensorTable, check: Check = never) -> TensorArrays:
     return made
 
 
-def _scheme_and_group(tensor: Tensor) -> tuple[str, int]:
-    if tensor.companions is not None:
-        layout = tensor.companions.layout
-        return layout.scheme, layout.group_size or 0
-    return "", 0 if tensor.grouped is None else tensor.grouped.layout.group_size
+def _group_size(tensor: Tensor) -> int:
+    return 0 if tensor.companions is None else tensor.companions.layout.group_size or 0
 
 
 def text_ranks(texts: Sequence[str], check: Check = never) -> NDArray[np.int64]:

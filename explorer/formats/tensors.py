@@ -27,7 +27,6 @@ from explorer.text import AtLeast
 
 if TYPE_CHECKING:
     from explorer.formats.weights import Chunk, WeightReader
-    from explorer.quantization.grouped.layout import GroupedLayout
     from explorer.quantization.huggingface.layout import CompanionLayout
 
 
@@ -190,29 +189,11 @@ class StoredArray:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupedWeights:
-    """The parts of a quantized weight whose scales are arrays of their own.
-
-    docs/safetensors_and_blobs.md, section 3; MLX and Ollama store weights so.
-    """
-
-    weight: StoredArray  # packed: U32 [..., rows, columns * bits / 32], or U8 with two codes each
-    scales: StoredArray  # one for each group: [..., rows, columns / group size]
-    biases: StoredArray | None  # value of code 0 in each group, shaped as scales; affine only
-    global_scale: StoredArray | None  # F32, one for all or for each row; some nvfp4 only
-    layout: GroupedLayout  # how codes and scales make values
-    groups_per_global_scale: int = 0  # consecutive groups that share one; 0 without any
-
-    @property
-    def arrays(self) -> tuple[StoredArray, ...]:
-        """The parts that there are, the weight first; the order of `Tensor.extents`."""
-        parts = (self.weight, self.scales, self.biases, self.global_scale)
-        return tuple(part for part in parts if part is not None)
-
-
-@dataclass(frozen=True, slots=True)
 class CompanionWeights:
-    """The parts of a weight that a Hugging Face quantization method made; docs/hf_quantization.md.
+    """The parts of a quantized weight whose scales are tensors of their own.
+
+    Those of methods of Hugging Face models: docs/hf_quantization.md; of MLX and Ollama:
+    docs/safetensors_and_blobs.md, section 3.
 
     Attributes:
         layout: How parts make values.
@@ -228,13 +209,6 @@ class CompanionWeights:
     keys: Mapping[str, str]
     attached: Mapping[str, StoredArray]
 
-    @property
-    def stored(self) -> Iterator[tuple[str, StoredArray]]:
-        """Every stored array by its name, the parts first, then what is attached."""
-        for role, array in self.parts.items():
-            yield self.keys[role], array
-        yield from self.attached.items()
-
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
@@ -248,9 +222,8 @@ class Tensor:
         parameters: Number of weights, the product of `shape`.
         group: Name of the `TensorGroup` it belongs to, or None.
         damage: Why its bytes cannot all be read, or None.
-        grouped: Its parts, if MLX or Ollama made them; then `extents` are theirs.
         byte_order: ``"little"`` or ``"big"``: how its numbers of several bytes are stored.
-        companions: Its parts, if another method of Hugging Face models did; at most one of both.
+        companions: Its parts, if it has scales in tensors of their own; then `extents` are theirs.
     """
 
     name: str
@@ -260,7 +233,6 @@ class Tensor:
     parameters: int
     group: str | None = None
     damage: str | None = field(default=None)
-    grouped: GroupedWeights | None = None
     byte_order: Literal["little", "big"] = "little"
     companions: CompanionWeights | None = None
 
@@ -270,14 +242,14 @@ class Tensor:
         return sum(extent.nbytes for extent in self.extents)
 
     @property
-    def has_parts(self) -> bool:
-        """Whether it is a quantized weight whose codes and scales are tensors of their own."""
-        return self.grouped is not None or self.companions is not None
-
-    @property
     def has_readable_parts(self) -> bool:
         """Whether it has parts, and what reads them."""
-        return self.grouped is not None or bool(self.companions and self.companions.layout.reader)
+        return self.companions is not None and bool(self.companions.layout.reader)
+
+    @property
+    def scheme(self) -> str:
+        """The method of Hugging Face models that quantized it; "" for none that is known."""
+        return "" if self.companions is None else self.companions.layout.scheme
 
     @property
     def bits_per_weight(self) -> float:
@@ -340,20 +312,12 @@ class Tensor:
     def stored_parts(self) -> Iterator[tuple[str, StoredArray, bool]]:
         """The stored arrays of a weight that is made of several; none of another one.
 
-        Names, the arrays, and whether each is only attached to the weight's module. Names are
-        those in the files, of MLX's and Ollama's weights what they are for.
+        Names in the files, the arrays, and whether each is only attached to the weight's module.
         """
         if self.companions is not None:
             parts, attached = self.companions.parts, self.companions.attached
             yield from ((self.companions.keys[role], one, False) for role, one in parts.items())
             yield from ((name, one, True) for name, one in attached.items())
-        if self.grouped is not None:
-            names = ("weight", "scales", "biases", "global scale")
-            group = self.grouped
-            arrays = (group.weight, group.scales, group.biases, group.global_scale)
-            for name, one in zip(names, arrays, strict=True):
-                if one is not None:
-                    yield name, one, False
 
 
 def _reader(tensor: Tensor) -> WeightReader:

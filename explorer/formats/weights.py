@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from explorer.errors import FormatError
 from explorer.parallel import Check, never
 from explorer.quantization.convert import swap_byte_order
-from explorer.quantization.grouped.layout import StoredGroups, group_kernels
 from explorer.quantization.huggingface.layout import (
     LineReader,
     Lines,
@@ -39,21 +38,15 @@ from explorer.quantization.registry import (
 )
 
 if TYPE_CHECKING:
-    from explorer.formats.tensors import (
-        CompanionWeights,
-        Extent,
-        GroupedWeights,
-        StoredArray,
-        Tensor,
-    )
+    from explorer.formats.tensors import CompanionWeights, StoredArray, Tensor
 
 
 Values: TypeAlias = NDArray[np.float32]
 """Decoded weights: float32 [n], C-contiguous."""
 
-Stored: TypeAlias = Blocks | StoredGroups | StoredLines
-"""Stored blocks, little-endian, uint8 [n, block_bytes]; the bytes of n groups by array; or n units
-of lines, with their codes and scales unpacked."""
+Stored: TypeAlias = Blocks | StoredLines
+"""Stored blocks, little-endian, uint8 [n, block_bytes]; or n units of lines, with their codes and
+scales unpacked."""
 
 
 def check_decodable(tensor: Tensor) -> None:
@@ -62,17 +55,15 @@ def check_decodable(tensor: Tensor) -> None:
     Raises:
         FormatError: The file is damaged there, or the tensor's type is not known or has no values.
     """
-    kind, grouped = tensor.type, tensor.grouped
+    kind = tensor.type
     needed, found = kind.nbytes_of(tensor.shape), tensor.nbytes
-    if grouped is not None and grouped.global_scale is not None:
-        found -= grouped.global_scale.extent.nbytes
     if kind.known and tensor.damage is not None:
         what = tensor.damage
     elif tensor.companions is not None and not tensor.companions.layout.reader:
         what = f"weights of type {kind.name} are not read: how they are packed was not verified"
     elif tensor.companions is not None:
         return  # what the parts hold was checked when they were joined
-    elif grouped is None and not has_decoder(kind.name):
+    elif not has_decoder(kind.name):
         reason = WITHOUT_DECODER.get(kind.name, "this program does not know the type")
         what = f"weights of type {kind.name} cannot be decoded: {reason}"
     elif needed != found:
@@ -83,30 +74,6 @@ def check_decodable(tensor: Tensor) -> None:
     else:
         return
     raise FormatError(f"tensor {tensor.name!r}: {what}", tensor.file, tensor.offset)
-
-
-class _Items:
-    """Items of so many bytes each, one behind the other: blocks, or a part of each group."""
-
-    def __init__(self, extent: Extent, item_bytes: int) -> None:
-        self._extent = extent
-        self._raw = np.empty((0, item_bytes), np.uint8)
-        extent.source.expect(extent.offset, extent.nbytes)
-
-    def read(self, first: int, count: int) -> NDArray[np.uint8]:
-        """Return items, uint8 [count, item_bytes], overwritten by the next call."""
-        size = self._raw.shape[1]
-        start = self._extent.offset + first * size
-        if count > len(self._raw):
-            self._raw = np.empty((count, size), np.uint8)
-        raw = self._raw[:count]
-        self._extent.source.read_into(start, raw.data.cast("B"))
-        return raw
-
-    def item(self, index: int) -> bytes:
-        """Return one item's bytes; does not touch what `read` returned."""
-        size = self._raw.shape[1]
-        return self._extent.source.read(self._extent.offset + index * size, size)
 
 
 class _BlockRuns:
@@ -121,13 +88,19 @@ class _BlockRuns:
     def __init__(self, tensor: Tensor) -> None:
         self.unit = self.stride = tensor.type.block_weights
         self._name = tensor.type.name
-        self._blocks = _Items(tensor.extents[0], tensor.type.block_bytes)
+        self._extent = extent = tensor.extents[0]
+        extent.source.expect(extent.offset, extent.nbytes)
+        self._raw = np.empty((0, tensor.type.block_bytes), np.uint8)
         self._swapped = tensor.byte_order == "big"
         self._decode, self.address = decoder(self._name), decoder_address(self._name)
 
     def read(self, first: int, count: int) -> Blocks:
         """Return `count` blocks from block `first` on, overwritten by the next call."""
-        raw = self._blocks.read(first, count)
+        size = self._raw.shape[1]
+        if count > len(self._raw):
+            self._raw = np.empty((count, size), np.uint8)
+        raw = self._raw[:count]
+        self._extent.source.read_into(self._extent.offset + first * size, raw.data.cast("B"))
         if self._swapped:
             swap_byte_order(self._name, raw)
         return raw
@@ -138,8 +111,9 @@ class _BlockRuns:
         self._decode(stored, out.reshape(len(stored), self.unit))
 
     def block(self, index: int) -> bytes:
-        """Return one block's bytes as stored."""
-        return self._blocks.item(index)
+        """Return one block's bytes as stored; does not touch what `read` returned."""
+        size = self._raw.shape[1]
+        return self._extent.source.read(self._extent.offset + index * size, size)
 
 
 class _RowRuns:
@@ -231,44 +205,6 @@ class _RowRuns:
 
     def block(self, index: int) -> bytes:
         return self.read(index, 1).tobytes()
-
-
-class _GroupRuns:
-    """Reads and decodes groups whose codes, scales and biases are arrays of their own.
-
-    Methods as of `_BlockRuns`.
-    """
-
-    address = None
-
-    def __init__(self, grouped: GroupedWeights) -> None:
-        layout = grouped.layout
-        self.unit = self.stride = layout.group_size
-        self._layout = layout
-        self._parts = [_Items(grouped.weight.extent, layout.packed_bytes)]
-        self._parts.append(_Items(grouped.scales.extent, layout.scale_bytes))
-        if grouped.biases is not None:
-            self._parts.append(_Items(grouped.biases.extent, layout.bias_bytes))
-        self._factors: Values | None = None
-        if grouped.global_scale is not None:
-            extent = grouped.global_scale.extent
-            raw = extent.source.read(extent.offset, extent.nbytes)
-            self._factors = np.frombuffer(raw, "<f4")
-        self._per_factor = grouped.groups_per_global_scale
-
-    def read(self, first: int, count: int) -> StoredGroups:
-        packed, scales, *biases = (part.read(first, count) for part in self._parts)
-        factors = self._factors
-        if factors is not None and len(factors) > 1:
-            factors = factors[np.arange(first, first + count) // self._per_factor]
-        return StoredGroups(packed, scales, biases[0] if biases else None, factors)
-
-    def decode(self, stored: Stored, out: Values) -> None:
-        assert isinstance(stored, StoredGroups)
-        group_kernels().decode_groups(self._layout, stored, out)
-
-    def block(self, index: int) -> bytes:
-        return b"".join(part.item(index) for part in self._parts)
 
 
 class PartBytes:
@@ -439,7 +375,7 @@ class Batch:
         return cls(coded, stored, max(1, values.size), lambda *run: values[slice(*run)])
 
 
-def _runs_of(tensor: Tensor) -> _BlockRuns | _RowRuns | _GroupRuns | _LineRuns:
+def _runs_of(tensor: Tensor) -> _BlockRuns | _RowRuns | _LineRuns:
     """Return what reads a tensor's blocks, whichever way they are stored."""
     if tensor.companions is not None:
         try:
@@ -447,8 +383,6 @@ def _runs_of(tensor: Tensor) -> _BlockRuns | _RowRuns | _GroupRuns | _LineRuns:
         except QuantizationError as error:
             what = f"tensor {tensor.name!r}: {error.what}"
             raise FormatError(what, tensor.file, tensor.offset) from error
-    if tensor.grouped is not None:
-        return _GroupRuns(tensor.grouped)
     return _BlockRuns(tensor) if tensor.type.lone else _RowRuns(tensor)
 
 

@@ -86,9 +86,12 @@ def _first(names: Sequence[str], count: int = _SHOWN) -> str:
 
 
 def companions_record(tensor: Tensor) -> dict[str, Any]:
-    """Return what JSON says of a weight with companions, by stored name; nothing of another one."""
+    """Return what JSON says of a weight that a method of Hugging Face models made, by stored name.
+
+    Nothing of another one: the types of MLX and Ollama say all.
+    """
     companions = tensor.companions
-    if companions is None:
+    if companions is None or not companions.layout.scheme:
         return {}
     layout = companions.layout
     return {
@@ -156,7 +159,6 @@ class _Found:
     def add(self, alike: Alike, count: int) -> None:
         """Add weights that are stored alike."""
         layout = alike.layout
-        assert isinstance(layout, CompanionLayout)
         self.weights.append((layout, alike.spec.nbytes, count))  # bytes of each
         self.schemes[layout.scheme] += count
         if not layout.reader:  # of which only names and sizes of parts are known
@@ -189,7 +191,7 @@ def _look(model: Model) -> _Found:
     matrices: list[str] = []
     rows = zip(columns.names, columns.shapes, model.groups.alike, strict=True)
     for name, shape, alike in rows:
-        if alike is not None and isinstance(alike.layout, CompanionLayout):
+        if alike is not None and alike.layout.scheme:
             kinds.setdefault(id(alike), []).append(alike)
         elif len(shape) > 1 and name.endswith(".weight"):
             matrices.append(name)

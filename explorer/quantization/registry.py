@@ -353,7 +353,7 @@ Scales: TypeAlias = NDArray[np.float32]
 """Effective scales or minima: float32 [blocks, scales of a block], C-contiguous."""
 
 UnpackCodes: TypeAlias = Callable[[Any, Codes], None]
-"""unpack_codes(blocks, codes) fills the latter; `blocks` are `Blocks`, or `StoredGroups`."""
+"""unpack_codes(blocks, codes) fills the latter; `blocks` are `Blocks`, or `StoredLines`."""
 
 UnpackScales: TypeAlias = Callable[[Any, Scales, Scales], None]
 """unpack_scales(blocks, scales, minima) fills the last two.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from explorer.analysis.block_detail import bits_of_layout, bits_of_type, sub_scales
+from explorer.analysis.block_detail import BlockReader, bits_of_type, sub_scales
 from explorer.quantization import TENSOR_TYPES, dequantize
-from explorer.quantization.grouped.layout import group_fields
+from explorer.quantization.grouped.layout import GroupedLayout
 from explorer.quantization.iq import grid_rows, group_weights
 from explorer.quantization.registry import block_layout
-from tests.helpers.grouped_tensors import AFFINE_4, LAYOUTS
+from tests.helpers.grouped_tensors import AFFINE_4, LAYOUTS, grouped_tensor
 from tests.helpers.tensors import QUANTIZED
 
 UNREAD = {"Q8_1": range(2, 4), "Q8_K": range(260, 292)}  # for dot products only
@@ -161,22 +161,16 @@ def test_factors_by_hand() -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
-def test_fields_of_a_group_cover_it(layout) -> None:  # type: ignore[no-untyped-def]
-    end = 0
-    for field in group_fields(layout):
-        assert field.offset == end
-        assert field.name
-        assert field.dtype
-        assert field.meaning
-        end += field.nbytes
-    assert end == layout.type.block_bytes
-    bits = bits_of_layout(layout)
+def test_bits_of_a_group(layout: GroupedLayout) -> None:
+    detail = BlockReader(grouped_tensor(layout, np.zeros((1, 256), np.float32))).read(1)
+    bits, (codes, scales, *_) = detail.bits, detail.fields
+    assert len(detail.stored) == layout.type.block_bytes
     assert (np.bitwise_count(bits.codes).sum(axis=0) == layout.bits).all()
-    assert not bits.codes[layout.packed_bytes :].any()
-    assert bits.scales[layout.packed_bytes : layout.packed_bytes + layout.scale_bytes].any()
+    assert not bits.codes[codes.nbytes :].any()
+    assert (bits.scales[scales.offset : scales.offset + scales.nbytes] == 255).all()
 
 
 def test_codes_of_an_affine_group_lie_one_behind_the_other() -> None:
-    bits = bits_of_layout(AFFINE_4)
+    bits = BlockReader(grouped_tensor(AFFINE_4, np.zeros((1, 256), np.float32))).read(2).bits
     assert bits.codes[5, [10, 11]].tolist() == [0x0F, 0xF0]
     assert bits.minima[34:36, 0].tolist() == [255, 255]

@@ -91,7 +91,7 @@ def test_levels_of_a_sub_block_hold_its_weights(name: str) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
 def test_groups(layout: GroupedLayout) -> None:
     values = np.random.default_rng(1).normal(0, 1, (4, 256)).astype(np.float32)
-    tensor, stored = grouped_tensor(layout, values)
+    tensor = grouped_tensor(layout, values)
     whole = tensor.dequantize().reshape(-1, layout.group_size)
     reader = BlockReader(tensor)
     for index in (0, 3, reader.count - 1):
@@ -105,14 +105,14 @@ def test_groups(layout: GroupedLayout) -> None:
             assert part.extent.offset == 16 + index * field.nbytes
             raw = part.extent.source.read(part.extent.offset, part.extent.nbytes)
             assert raw == detail.stored[field.offset : field.offset + field.nbytes]
-    assert stored.scales.size == reader.count * layout.scale_bytes
+    assert reader.count == values.size // layout.group_size
 
 
 def test_a_factor_that_groups_share_is_a_field_of_each() -> None:
     layout = GroupedLayout(Mode.NVFP4, 4, 16, "U8")
     values = np.random.default_rng(1).normal(0, 1, (4, 64)).astype(np.float32)
     factors = np.array([0.5, 2, 4, 8], np.float32)
-    tensor, _ = grouped_tensor(layout, values, factors)
+    tensor = grouped_tensor(layout, values, factors)
     for index, factor in ((0, 0.5), (3, 0.5), (4, 2.0), (15, 8.0)):
         detail = BlockReader(tensor).read(index)
         assert detail.fields[-1].name == "global_scale"
@@ -299,7 +299,7 @@ def test_places_of_bytes() -> None:
     assert (detail.extent_of(0, 144).offset, detail.extent_of(0, 144).nbytes) == (288, 144)
     assert (detail.extent_of(16, 128).offset, detail.extent_of(16, 128).nbytes) == (304, 128)
     values = np.random.default_rng(1).normal(0, 1, (4, 256)).astype(np.float32)
-    group = BlockReader(grouped_tensor(AFFINE_4, values)[0]).read(3)
+    group = BlockReader(grouped_tensor(AFFINE_4, values)).read(3)
     assert (group.extent_of(33, 9).offset, group.extent_of(33, 9).nbytes) == (16 + 2 * 3 + 1, 1)
 
 
@@ -396,7 +396,7 @@ def test_blobs_of_the_sample_store(shared_data: Path) -> None:
 
     folder = shared_data / "ollama_store/models/manifests/registry.ollama.ai/library/tinydense"
     with open_model(folder / "int4") as model:
-        kinds = {t.type.name: t for t in model.tensors.rows if t.grouped is not None}
+        kinds = {t.type.name: t for t in model.tensors.rows if t.companions is not None}
         assert len(kinds) >= 5
         for tensor in kinds.values():
             detail = BlockReader(tensor).read(1)

@@ -48,7 +48,7 @@ def tensor_of(
     extent = Extent(source, 0, source.size)
     count = int(np.prod(shape, dtype=np.int64))
     kind = TENSOR_TYPES[type_name]
-    return Tensor("made.weight", shape, kind, (extent,), count, None, damage, None, byte_order)
+    return Tensor("made.weight", shape, kind, (extent,), count, None, damage, byte_order)
 
 
 def float_tensor(values: Any, shape: tuple[int, ...] | None = None) -> Tensor:

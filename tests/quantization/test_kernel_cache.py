@@ -160,7 +160,7 @@ def test_whatever_is_compiled_into_kernels_counts_as_a_source() -> None:
 
 _PROGRAM = """
 import explorer.quantization.jit as jit
-from explorer.quantization.grouped.kernels import unpack_codes
+from explorer.quantization.grouped.encode import GroupRounder
 from explorer.quantization import dequantize
 assert dequantize(bytes([0, 0x3C]) + bytes([1] * 32), "Q8_0").tolist() == [1.0] * 32
 assert dequantize(bytes([0, 0x3C]) + bytes([0x99] * 16), "Q4_0").tolist() == [1.0] * 32

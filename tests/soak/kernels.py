@@ -25,11 +25,12 @@ from explorer.analysis.tensor_map.map import Grid, Window
 from explorer.formats.model import ProblemLog
 from explorer.formats.quantized.declaration import Declaration
 from explorer.formats.safetensors.groups import Stored, StoredTensors, join_companions
-from explorer.formats.tensors import Extent, GroupedWeights, Spec, StoredArray, Tensor
-from explorer.quantization.grouped import layout as grouped
+from explorer.formats.tensors import Extent, Spec, Tensor
+from explorer.quantization.grouped.layout import AFFINE_SCALES
 from explorer.quantization.registry import has_decoder
 from explorer.quantization.types import TENSOR_TYPES
 from explorer.sources import MemorySource
+from tests.helpers.grouped_tensors import LAYOUTS, grouped_tensor
 
 
 def compile_all_kernels() -> None:
@@ -37,7 +38,7 @@ def compile_all_kernels() -> None:
     for tensor in zero_tensors():
         compile_analysis(tensor)
     for name in rounding.rounding_types():
-        for scale_type in grouped.AFFINE_SCALES:
+        for scale_type in AFFINE_SCALES:
             compile_rounding(name, scale_type)
     values = np.ones(1, np.float32)  # a range that float32 cannot divide has a kernel of its own
     RunningCounts([Binning.of_range(1.0, 1.0 + 2.0**-40, 1)]).add([values])
@@ -84,31 +85,9 @@ def zero_tensors() -> Iterator[Tensor]:
             stored = kind.nbytes_of(shape)
             assert stored is not None  # its rows are whole
             yield Tensor("zeros", shape, kind, (_zero_bytes(stored),), shape[0] * shape[1])
-    for bits in grouped.AFFINE_BITS:
-        layout = grouped.GroupedLayout(grouped.Mode.AFFINE, bits, 64, "BF16", "BF16")
-        yield grouped_zeros(layout)
-    for mode, (bits, size) in grouped.FIXED_SIZES.items():
-        yield grouped_zeros(grouped.GroupedLayout(mode, bits, size, "U8"))
+    for layout in LAYOUTS:
+        yield grouped_tensor(layout, np.zeros((1, layout.group_size), np.float32))
     yield from companion_zeros()
-
-
-def grouped_zeros(layout: grouped.GroupedLayout) -> Tensor:
-    """Return a tensor of one group of zeros whose scales are arrays of their own."""
-
-    def stored(type_name: str, nbytes: int) -> StoredArray:
-        return StoredArray(_zero_bytes(nbytes), TENSOR_TYPES[type_name], (1, nbytes))
-
-    bias = layout.bias_type
-    weights = GroupedWeights(
-        stored("U8", layout.packed_bytes),
-        stored(layout.scale_type, layout.scale_bytes),
-        None if bias is None else stored(bias, layout.bias_bytes),
-        None,
-        layout,
-    )
-    extents = tuple(array.extent for array in weights.arrays)
-    size = layout.group_size
-    return Tensor("zeros", (1, size), layout.type, extents, size, grouped=weights)
 
 
 _COMPANIONS: Final[dict[str, dict[str, tuple[str, tuple[int, ...]]]]] = {

@@ -100,7 +100,7 @@ def _is_stored_so(view: TensorView) -> bool:
     part, tensor = view.parts[0] if len(view.parts) == 1 else None, view.tensors[:1]
     if part is None or part.parameters != tensor[0].parameters or not part.in_order:
         return False
-    return is_quantized(tensor[0]) and tensor[0].companions is None
+    return is_quantized(tensor[0]) and not tensor[0].scheme
 
 
 class _RoundedReader:

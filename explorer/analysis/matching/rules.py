@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from explorer.analysis.matching.views import TensorPart
-from explorer.formats.tensors import GroupedWeights, Shape, StoredArray, Tensor
+from explorer.formats.tensors import CompanionWeights, Shape, StoredArray, Tensor
 from explorer.quantization.grouped.layout import GroupedLayout, Mode
 
 
@@ -171,7 +171,7 @@ def transposed(_target: TargetTensor, sources: Sequence[Tensor]) -> Made:
     Not those of a bias, and of weights with companions, which are in the order of a Linear layer.
     """
     part = TensorPart.whole(sources[0])
-    if len(part.shape) < 2 or sources[0].companions is not None:
+    if len(part.shape) < 2 or sources[0].scheme:
         return Made((part,))
     *outer, rows, columns = range(len(part.shape))
     return Made((part.transposed(*outer, columns, rows),), ("rows and columns are exchanged",))
@@ -299,7 +299,7 @@ def in_turn(_target: TargetTensor, sources: Sequence[Tensor]) -> Made:
 
 def _is_turned(part: TensorPart, sources: Sequence[Tensor]) -> bool:
     """Return whether rows and columns are exchanged, as in plain weights: MXFP4 ones are not."""
-    return len(part.shape) == 3 and len(sources) == 1 and sources[0].companions is None
+    return len(part.shape) == 3 and len(sources) == 1 and not sources[0].scheme
 
 
 def _whole(sources: Sequence[Tensor]) -> TensorPart:
@@ -314,24 +314,27 @@ def _grouped(sources: Sequence[Tensor]) -> Tensor:
     if (
         {blocks.type.name, scales.type.name} != {"U8"}
         or len(shape) != 4
-        or shape[3] != layout.packed_bytes
+        or shape[3] != layout.group_size // 2
         or scales.shape != shape[:3]
     ):
         raise NotComparable(f"{blocks.name!r} and {scales.name!r} are not MXFP4 blocks and scales")
-    extents = (blocks.extents[0], scales.extents[0])
+    logical = (shape[0], shape[1], shape[2] * layout.group_size)
+    roles = {"weight": blocks, "scales": scales}
     return Tensor(
         name=blocks.name,
-        shape=(shape[0], shape[1], shape[2] * layout.group_size),
+        shape=logical,
         type=layout.type,
-        extents=extents,
+        extents=tuple(part.extents[0] for part in sources),
         parameters=scales.parameters * layout.group_size,
         damage=blocks.damage or scales.damage,
-        grouped=GroupedWeights(
-            weight=StoredArray(extents[0], blocks.type, shape),
-            scales=StoredArray(extents[1], scales.type, scales.shape),
-            biases=None,
-            global_scale=None,
-            layout=layout,
+        companions=CompanionWeights(
+            layout=layout.companions(logical),
+            parts={
+                role: StoredArray(part.extents[0], part.type, part.shape)
+                for role, part in roles.items()
+            },
+            keys={role: part.name for role, part in roles.items()},
+            attached={},
         ),
     )
 

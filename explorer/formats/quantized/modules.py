@@ -20,7 +20,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from explorer.errors import ExplorerError
 from explorer.formats.quantized.declaration import Declaration, Tile
 from explorer.formats.tensors import Spec
-from explorer.quantization.grouped.layout import GroupedLayout
 from explorer.quantization.huggingface.layout import (
     MAX_LINE,
     CompanionLayout,
@@ -258,16 +257,14 @@ class Alike(NamedTuple):
         suffixes: What names of parts have behind the module's path.
         suffix: What the logical name has there.
         problem: Where what is declared and the shapes differ, for people.
-        groups_per_global_scale: As in `GroupedWeights`.
     """
 
-    layout: CompanionLayout | GroupedLayout
+    layout: CompanionLayout
     spec: Spec
     roles: tuple[str, ...]
     suffixes: tuple[str, ...] = ()
     suffix: str = ""
     problem: str | None = None
-    groups_per_global_scale: int = 0
 
 
 class Weight(NamedTuple):

@@ -21,7 +21,6 @@ from explorer.formats.quantized.modules import Alike, Keys, Weight
 from explorer.formats.tensors import (
     CompanionWeights,
     Extent,
-    GroupedWeights,
     Spec,
     StoredArray,
     Tensor,
@@ -30,7 +29,7 @@ from explorer.formats.tensors import (
     TensorTable,
 )
 from explorer.quantization.grouped.detection import Resolution, config_quantization, resolve
-from explorer.quantization.grouped.layout import GroupedLayout, GroupParts, Part
+from explorer.quantization.grouped.layout import GroupParts, Part
 
 _PACKED: Final = frozenset({"U32", "U8"})
 _MAX_NAME: Final = 512  # a longer name is no name of the field, and a pattern takes its time on it
@@ -57,7 +56,7 @@ class Naming(NamedTuple):
     global_scale: str
 
 
-_ROLES: Final = ("weight", "scales", "biases", "global_scale")  # fields of `GroupedWeights`
+_ROLES: Final = ("weight", "scales", "biases", "global_scale")
 
 OLLAMA_NAMING: Final = Naming("", ".scale", ".bias", ".global_scale")
 """Keys within one blob."""
@@ -203,24 +202,14 @@ class Assembly(Sequence[TensorGroup]):
             return self._stored.at(place).tensor()
         alike, at = weight.alike, self._stored.at
         parts = [at(place) for place in weight.rows]
-        arrays = dict(zip(alike.roles, (part.array for part in parts), strict=True))
         damages = (f"{part.key}: {part.damage}" for part in parts if part.damage is not None)
-        grouped = companions = None
-        if isinstance(alike.layout, GroupedLayout):
-            per_scale = alike.groups_per_global_scale
-            grouped = GroupedWeights(
-                **{"biases": None, "global_scale": None, **arrays},  # type: ignore[arg-type]
-                layout=alike.layout,
-                groups_per_global_scale=per_scale,
-            )
-        else:
-            attached = [at(place) for place in weight.attached]
-            companions = CompanionWeights(
-                layout=alike.layout,
-                parts=arrays,
-                keys=dict(zip(alike.roles, (part.name for part in parts), strict=True)),
-                attached={one.name: one.array for one in attached},
-            )
+        attached = [at(place) for place in weight.attached]
+        companions = CompanionWeights(
+            layout=alike.layout,
+            parts=dict(zip(alike.roles, (part.array for part in parts), strict=True)),
+            keys=dict(zip(alike.roles, (part.name for part in parts), strict=True)),
+            attached={one.name: one.array for one in attached},
+        )
         return Tensor(
             name=weight.name,
             shape=alike.spec.shape,
@@ -229,7 +218,6 @@ class Assembly(Sequence[TensorGroup]):
             parameters=alike.spec.parameters,
             group=self._stored.group_of(place, weight.name) or weight.name,
             damage=next(damages, None),
-            grouped=grouped,
             companions=companions,
         )
 
@@ -443,8 +431,8 @@ def _alike(found: Resolution, specs: Sequence[Spec | None]) -> Alike | None:
     ]
     nbytes = sum(nbytes for _, nbytes in present)
     spec = Spec(found.layout.type, found.shape, prod(found.shape), nbytes)
-    roles = tuple(role for role, _ in present)
-    return Alike(found.layout, spec, roles, groups_per_global_scale=per_scale)
+    layout = found.layout.companions(found.shape, per_scale)
+    return Alike(layout, spec, tuple(role for role, _ in present))
 
 
 def _report_guesses(guesses: Sequence[tuple[str, str]], log: ProblemLog) -> None:

@@ -22,7 +22,7 @@ from explorer.formats.ollama import manifest as manifests
 from explorer.formats.ollama.open import open_manifest
 from explorer.formats.side_files import escapes, hub_cache
 from explorer.formats.strict_json import read_json_file
-from explorer.formats.tensors import StoredArray, Tensor, natural_key, parse_name
+from explorer.formats.tensors import Tensor, natural_key, parse_name
 from explorer.parallel import Check
 from explorer.present.stores import LAYER_TITLES
 from explorer.qt.library.rows import Pages, Row, RowKind, note_row, title_of
@@ -32,7 +32,6 @@ from explorer.text import integer_text, shape_text
 
 _CHECK_EVERY: Final = 512
 _SHOWN_TYPES: Final = 3
-_PARTS: Final = ("weight", "scale", "bias", "global scale")
 
 
 class TensorRows:
@@ -157,28 +156,17 @@ class TensorRows:
 
 def _array_rows(tensor: Tensor) -> Iterator[Row]:
     """Yield what a quantized weight is stored as: its codes, scales and so on."""
-    if tensor.companions is not None:
-        for key, array in tensor.companions.stored:
-            yield _array_row(key, title_of(key), array)
-    grouped = tensor.grouped
-    if grouped is None:
-        return
-    arrays = (grouped.weight, grouped.scales, grouped.biases, grouped.global_scale)
-    for name, part in zip(_PARTS, arrays, strict=True):
-        if part is not None:
-            yield _array_row(name, name, part)
-
-
-def _array_row(key: str, title: str, array: StoredArray) -> Row:
-    return Row(
-        RowKind.TENSOR,
-        key,
-        title,
-        quantization=title_of(array.type.name),
-        nbytes=array.extent.nbytes,
-        note=shape_text(array.shape),
-        path=array.extent.source.path,
-    )
+    module = tensor.name.rpartition(".")[0] + "."
+    for key, array, _ in tensor.stored_parts:
+        yield Row(
+            RowKind.TENSOR,
+            key,
+            title_of(key.removeprefix(module)),
+            quantization=title_of(array.type.name),
+            nbytes=array.extent.nbytes,
+            note=shape_text(array.shape),
+            path=array.extent.source.path,
+        )
 
 
 _TEXT_LAYERS: Final = frozenset(

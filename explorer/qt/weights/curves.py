@@ -180,7 +180,7 @@ class HistogramResult:
 def unsupported_reason(tensor: Tensor) -> str | None:
     """Return why weights of that type are never shown; None if they are."""
     name = tensor.type.name
-    if tensor.has_parts or has_decoder(name):
+    if tensor.companions is not None or has_decoder(name):
         return None
     return WITHOUT_DECODER.get(name, "this program does not know the type")
 

@@ -271,7 +271,7 @@ def sibling_factors(document: Document, row: int) -> list[str]:
     for activations in `….input_scale`; ggml's own decoding does not apply them either.
     """
     tensor = document.model.tensors.rows[row]
-    if tensor.type.name != "NVFP4" or tensor.grouped is not None:
+    if tensor.type.name != "NVFP4":
         return []
     base = tensor.name.removesuffix(".weight")
     names = (f"{base}.scale", f"{base}.input_scale")

@@ -20,11 +20,11 @@ from explorer.quantization.grouped.layout import (
     GroupShapes,
     Mode,
     Part,
-    Shape,
     measure,
     quantization_name,
     shape_text,
 )
+from explorer.quantization.huggingface.layout import Shape
 from explorer.text import plain_text, shorten
 
 _DEFAULT_GROUP_SIZE: Final = 64  # MLX's, and Ollama's since 0.18.0

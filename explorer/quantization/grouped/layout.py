@@ -12,10 +12,9 @@ scale (and, in affine mode, one bias)::
     nvfp4   value = E2M1[code] * E4M3[scale] * global
     mxfp8   value = E4M3[code] * 2^(scale - 127)
 
-Groups and rows are whole bytes long in every width, so any run of groups, be it some rows or a part
-of one, is a run of bytes in each tensor: the kernels take such runs, and memory is bounded
-however long a row is. What a weight's layout is, where metadata and shapes must be weighed against
-each other, `grouped.detection.resolve` finds out.
+Their rows are read as those of Hugging Face's methods are (`huggingface.layout`). What a weight's
+layout is, where metadata and shapes must be weighed against each other,
+`grouped.detection.resolve` finds out.
 
 Source: `docs/safetensors_and_blobs.md`, sections 3 and 4; mlx/ops.cpp, `dequantize`,
 `fp_dequantize`.
@@ -25,15 +24,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
-from importlib import import_module
-from typing import Any, Final, TypeAlias
+from math import prod
+from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
-from explorer.quantization.registry import BlockField, BlockLayout, integers
-from explorer.quantization.types import E2M1, E4M3, TENSOR_TYPES, TensorType
+from explorer.quantization.huggingface.layout import (
+    MAX_LINE,
+    POWER,
+    CompanionLayout,
+    Formula,
+    Levels,
+    Shape,
+)
+from explorer.quantization.types import TENSOR_TYPES, TensorType
 
 AFFINE_BITS: Final = (1, 2, 3, 4, 5, 6, 8)
 """Widths of an affine code that MLX writes."""
@@ -109,29 +111,44 @@ class GroupedLayout:
         return quantization_name(self.mode, self.bits)
 
     @property
-    def packed_bytes(self) -> int:
-        """Bytes of a group's codes."""
-        return self.group_size * self.bits // 8
-
-    @property
-    def scale_bytes(self) -> int:
-        """Bytes of a group's scale."""
-        return TENSOR_TYPES[self.scale_type].block_bytes
-
-    @property
-    def bias_bytes(self) -> int:
-        """Bytes of a group's bias; 0 without."""
-        return 0 if self.bias_type is None else TENSOR_TYPES[self.bias_type].block_bytes
-
-    @property
     def type(self) -> TensorType:
         """The same as a tensor type, whose block is a group: its codes, scale and bias."""
-        size = self.packed_bytes + self.scale_bytes + self.bias_bytes
+        numbers = filter(None, (self.scale_type, self.bias_type))
+        size = self.group_size * self.bits // 8
+        size += sum(TENSOR_TYPES[name].block_bytes for name in numbers)
         return TensorType(self.name, self.group_size, size, quantized=True)
 
-    def count(self, stored: StoredGroups) -> int:
-        """Return the number of groups in a run."""
-        return stored.scales.size // self.scale_bytes
+    def companions(self, shape: Shape, per_factor: int = 0) -> CompanionLayout:
+        """Return how the rows of a weight are read.
+
+        Args:
+            shape: Its logical shape, outermost first.
+            per_factor: Consecutive groups that share a global scale; 0 without any.
+        """
+        columns = shape[-1] if shape else 1
+        reader, levels, scale_type = _READERS[self.mode]
+        if self.mode is Mode.AFFINE:
+            formula = Formula.ZERO_LAST
+        else:
+            formula = Formula.TWICE if per_factor else Formula.SCALED
+        return CompanionLayout(
+            reader=reader,
+            scheme="",
+            name=self.name,
+            bits=self.bits,
+            shape=shape,
+            group_size=self.group_size,
+            line=columns if 0 < columns <= MAX_LINE else self.group_size,
+            run=self.group_size,
+            levels=levels,
+            formula=formula,
+            options=(
+                *(("codes", "weight"), ("scales", "scales"), ("tile_rows", 1)),
+                ("rows", prod(shape[-2:-1])),
+                ("scale_type", scale_type if self.scale_type == "U8" else ""),
+                ("per_factor", per_factor),
+            ),
+        )
 
 
 def quantization_name(mode: Mode, bits: int) -> str:
@@ -141,36 +158,19 @@ def quantization_name(mode: Mode, bits: int) -> str:
     return f"int{bits}" if bits in {4, 8} else f"affine{bits}"
 
 
-@dataclass(frozen=True, slots=True)
-class StoredGroups:
-    """The stored bytes of a run of groups; arrays may have any shape, in C order.
-
-    Attributes:
-        packed: uint8, `packed_bytes` for each group.
-        scales: uint8, `scale_bytes` for each group.
-        biases: uint8, `bias_bytes` for each group; None in modes that have none.
-        global_scales: float32, one for all groups or one for each group; None for 1. To be
-            multiplied as it is: a producer's reciprocal must be inverted before.
-    """
-
-    packed: NDArray[np.uint8]
-    scales: NDArray[np.uint8]
-    biases: NDArray[np.uint8] | None = None
-    global_scales: NDArray[np.float32] | None = None
-
-
-@cache
-def group_kernels() -> Any:
-    """Return the module that decodes, unpacks and encodes groups; the first call loads Numba."""
-    return import_module("explorer.quantization.grouped.kernels")
+_READERS: Final = {
+    Mode.AFFINE: ("packed.Affine", Levels.UNSIGNED, ""),
+    Mode.NVFP4: ("floats.Fp4", Levels.E2M1, "F8_E4M3"),
+    Mode.MXFP4: ("floats.Fp4", Levels.E2M1, POWER),
+    Mode.MXFP8: ("floats.Tiles", Levels.E4M3, POWER),
+}
+"""What reads a mode's codes, what they are worth, and what scales in bytes are."""
 
 
 # What the shapes of a weight and its companions say: the bits of a group, and little else.
 #
 # Source: `docs/safetensors_and_blobs.md`, section 3.
 
-
-Shape: TypeAlias = tuple[int, ...]
 
 _PACKED_BITS: Final = {"U32": 32, "U8": 8}
 _BYTE_SCALES: Final = tuple(sorted({name for names in BYTE_SCALES.values() for name in names}))
@@ -283,55 +283,3 @@ def _unless_in(*rules: tuple[str, Part, tuple[str, ...]]) -> str | None:
 def shape_text(shape: Shape) -> str:
     """Return a shape as it stands in a header: ``"[256, 16]"``."""
     return str(list(shape))
-
-
-# Groups as blocks. A group has no block in the file: for looking at it, its codes, its scale and
-# its bias stand one behind the other, as `WeightReader.block` gives them.
-
-
-_DTYPES: Final = {"BF16": "bf16", "F16": "f16", "F32": "f32"}
-_BYTE_SCALE_FIELDS: Final = {Mode.NVFP4: "E4M3", Mode.MXFP4: "E8M0", Mode.MXFP8: "E8M0"}
-_CODES: Final = {Mode.NVFP4: "E2M1", Mode.MXFP4: "E2M1", Mode.MXFP8: "E4M3"}
-
-
-def group_fields(layout: GroupedLayout) -> tuple[BlockField, ...]:
-    """Return the fields of a group: codes, scale and, in affine mode, bias."""
-    size, bits = layout.packed_bytes, layout.bits
-    kind = f"{bits}-bit codes"
-    meaning = "one stream of bits, lowest first, a code for each weight"
-    if layout.mode is not Mode.AFFINE:
-        meaning = f"small floats ({_CODES[layout.mode]}), lowest bits first, one for each weight"
-    scale = _DTYPES.get(layout.scale_type) or _BYTE_SCALE_FIELDS[layout.mode]
-    fields = [
-        BlockField("weight", 0, size, kind, meaning),
-        BlockField("scales", size, layout.scale_bytes, scale, "scale of the group"),
-    ]
-    if layout.bias_type is not None:
-        offset = size + layout.scale_bytes
-        kind = _DTYPES[layout.bias_type]
-        bias = BlockField("biases", offset, layout.bias_bytes, kind, "value of code 0")
-        fields.append(bias)
-    return tuple(fields)
-
-
-def stored_groups(layout: GroupedLayout, raw: NDArray[np.uint8]) -> StoredGroups:
-    """Return groups, uint8 [n, bytes of all fields], as the arrays that they come from."""
-    packed, scales, *biases = (
-        np.ascontiguousarray(raw[:, field.offset : field.offset + field.nbytes])
-        for field in group_fields(layout)
-    )
-    return StoredGroups(packed, scales, biases[0] if biases else None)
-
-
-def group_layout(layout: GroupedLayout) -> BlockLayout:
-    """Return how groups make weights from codes; it unpacks `StoredGroups` instead of blocks."""
-    affine = layout.mode is Mode.AFFINE
-    floats = E4M3 if layout.mode is Mode.MXFP8 else E2M1
-    return BlockLayout(
-        levels=integers(0, (1 << layout.bits) - 1) if affine else floats,
-        weights_per_scale=layout.group_size,
-        fields=group_fields(layout),
-        unpack_codes=lambda *arrays: group_kernels().unpack_group_codes(layout, *arrays),
-        unpack_scales=lambda *arrays: group_kernels().unpack_group_scales(layout, *arrays),
-        has_minimum=affine,
-    )

@@ -7,13 +7,15 @@ integrations/mxfp4.py (`convert_moe_packed_tensors`); torchao, quantization/quan
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from explorer.quantization.huggingface.layout import (
+    POWER,
     CompanionLayout,
+    Formula,
     Levels,
     LineReader,
     Lines,
@@ -27,21 +29,15 @@ from explorer.quantization.huggingface.lines import (
     unpack_paired_rows,
 )
 from explorer.quantization.registry import read_only
-from explorer.quantization.types import E2M1, TENSOR_TYPES
+from explorer.quantization.types import E2M1, E8M0_OF_MLX, TENSOR_TYPES
 
 Floats = NDArray[np.float32]
-
-_POWERS: Final[Floats] = np.append(np.exp2(np.arange(255) - 127.0), np.inf).astype(np.float32)
-"""What gpt-oss makes of the bytes of its scales: the last one is infinite."""
-
-POWER: Final = "power of two"
-"""Value of the option ``"scale_type"``: bytes that are exponents, as gpt-oss reads them."""
 
 
 def _scales(part: Part, kind: str) -> Ahead:
     """Return the scales of a part; `kind` is their true type, or "" for the stored one."""
     if kind == POWER:
-        return Ahead(part.nbytes, lambda first, count: _POWERS[part.read(first, count)])
+        return Ahead(part.nbytes, lambda first, count: E8M0_OF_MLX[part.read(first, count)])
     return Ahead.of(part, kind or None)
 
 
@@ -106,7 +102,8 @@ class Fp4(LineReader):
 
     Options: ``"codes"``, ``"scales"``: roles of the parts. ``"scale_type"``: as in `Tiles`.
     ``"factor"`` or ``"divisor"``: role of a number that all scales are multiplied or divided by,
-    before anything else. With stored levels, as of ModelOpt, code 8 is 0 rather than -0.
+    before anything else; or, of the formula `TWICE`, the part `global_scale` has factors, each for
+    ``"per_factor"`` groups. With stored levels, as of ModelOpt, code 8 is 0 rather than -0.
     """
 
     def __init__(self, layout: CompanionLayout, parts: Parts) -> None:
@@ -117,6 +114,10 @@ class Fp4(LineReader):
         self._scales = _scales(parts[self._scale_role], self._kind)
         self._factor = self._number("factor")
         self._divisor = self._number("divisor")
+        self._per_factor = 0
+        if layout.formula is Formula.TWICE:
+            self._per_factor = int(layout.option("per_factor"))
+            self._factors = Ahead.of(parts["global_scale"])
 
     def _number(self, option: str) -> np.float32 | None:
         role = self.layout.option(option)
@@ -139,6 +140,11 @@ class Fp4(LineReader):
             if self._divisor is not None:
                 scales = scales / self._divisor
         lines.scales[:] = scales.reshape(count, each)
+        if self._per_factor and count:
+            groups = np.arange(first * each, (first + count) * each) // self._per_factor
+            lowest = int(groups[0])
+            factors = self._factors.read(lowest, int(groups[-1]) + 1 - lowest)
+            lines.zeros[:] = factors[groups - lowest].reshape(count, each)
 
     def places(self, first: int, count: int) -> tuple[tuple[str, int, int], ...]:
         line, column = divmod(first, self.layout.line)
@@ -152,6 +158,8 @@ class Fp4(LineReader):
             role = self.layout.option(option)
             if role is not None:
                 found.append((role, 0, _width(self.parts[role])))
+        if self._per_factor:
+            found.append(("global_scale", place // self._per_factor * 4, 4))
         return tuple(found)
 
 

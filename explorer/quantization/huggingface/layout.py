@@ -1,4 +1,4 @@
-"""How weights with companions are stored, for the quantization methods of Hugging Face models.
+"""How weights with companions are stored: by methods of Hugging Face models, by MLX and Ollama.
 
 A quantized weight is a run of lines, all of one length: mostly the rows of the logical matrix,
 else what a method lays out as one, such as a group. To decode lines is to read three arrays of
@@ -41,6 +41,9 @@ MAX_LINE: Final = 1 << 24
 ONE_127TH: Final = np.float32(0.007874015718698502)
 """What bitsandbytes' int8 is multiplied by, in place of a division by 127."""
 
+POWER: Final = "power of two"
+"""Value of the option ``"scale_type"``: bytes that are exponents, of which 255 is infinite."""
+
 _MOST_OF_UNIT: Final = 256
 
 
@@ -75,7 +78,8 @@ class CompanionLayout:
     Attributes:
         reader: Which `LineReader` reads it: ``"gptq.Gptq"`` is class `Gptq` of module `gptq`; ""
             where values are not read.
-        scheme: The quantization method: ``"gptq"``, ``"awq"``, ``"compressed-tensors"`` …
+        scheme: The quantization method: ``"gptq"``, ``"awq"``, ``"compressed-tensors"`` …; "" of
+            MLX and Ollama, whose types say all.
         name: Public name of the type: ``"gptq4"``, ``"nf4"``, ``"fp8"``.
         bits: Bits of a code.
         shape: Logical shape, outermost first.

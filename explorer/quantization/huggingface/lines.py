@@ -298,14 +298,10 @@ def unpack_nibbles(packed: Any, is_high_first: Any, codes: Any) -> None:
 
 # The formula: levels of codes, then scales and zeros, line by line, in float32 as it stands.
 
-_SCALED, _ZERO_FIRST, _ZERO_LAST, _DIVIDED, _TWICE = range(5)
-_FORMULAS: Final = {
-    Formula.SCALED: _SCALED,
-    Formula.ZERO_FIRST: _ZERO_FIRST,
-    Formula.ZERO_LAST: _ZERO_LAST,
-    Formula.DIVIDED: _DIVIDED,
-    Formula.TWICE: _TWICE,
-}
+_ZERO_FIRST: Final = Formula.ZERO_FIRST.value
+_ZERO_LAST: Final = Formula.ZERO_LAST.value
+_DIVIDED: Final = Formula.DIVIDED.value
+_TWICE: Final = Formula.TWICE.value
 _E2M1, _E4M3, _E5M2 = range(3)
 _SMALL_FLOATS: Final = {Levels.E2M1: _E2M1, Levels.E4M3: _E4M3, Levels.E5M2: _E5M2}
 _INTEGERS: Final = frozenset({Levels.UNSIGNED, Levels.SIGNED, Levels.TERNARY})
@@ -328,21 +324,17 @@ def _combine_integers(codes: Any, scales: Any, zeros: Any, what: Any, out: Any) 
             first, stop = u64(s * run), u64(min(size, (s + 1) * run))
             scale = scales[line, s]
             zero = zeros[line, s] if zeros.shape[1] else f32(0)
-            if how == _SCALED:
-                for c in range(first, stop):
-                    out[line, c] = (f32(i32(codes[line, c])) - low) * scale
-            elif how == _ZERO_FIRST:
-                for c in range(first, stop):
-                    out[line, c] = (f32(i32(codes[line, c])) - low - zero) * scale
-            elif how == _ZERO_LAST:
-                for c in range(first, stop):
-                    out[line, c] = (f32(i32(codes[line, c])) - low) * scale - zero
-            elif how == _DIVIDED:
+            if how == _DIVIDED:
                 for c in range(first, stop):
                     out[line, c] = (f32(i32(codes[line, c])) - low) / scale
-            else:
-                for c in range(first, stop):
-                    out[line, c] = (f32(i32(codes[line, c])) - low) * scale * zero
+                continue
+            # a formula has the zero in one place; what stands in the others changes nothing
+            before = zero if how == _ZERO_FIRST else f32(0)
+            factor = zero if how == _TWICE else f32(1)
+            after = zero if how == _ZERO_LAST else f32(0)
+            for c in range(first, stop):
+                level = f32(i32(codes[line, c])) - low - before
+                out[line, c] = level * scale * factor - after
 
 
 @kernel
@@ -409,29 +401,37 @@ def _combine_gathered(given: Any, low: Any, groups: Any, out: Any) -> None:
 
 
 @kernel
-def _combine_floats(codes: Any, scales: Any, kind: Any, run: Any, out: Any) -> None:
-    """Put lines of codes of small floats together, which have scales alone.
+def _combine_floats(codes: Any, scales: Any, factors: Any, what: Any, out: Any) -> None:
+    """Put lines of codes of small floats together: level * scale * factor.
 
     Args:
         codes: As in `Lines`, and so `scales`.
-        kind: A number of `_SMALL_FLOATS`.
-        run: Weights of a scale.
+        factors: The zeros of `Lines`, where there are any.
+        what: Two integers: a number of `_SMALL_FLOATS`, weights of a scale.
         out: float32 [lines, line]; is filled.
     """
+    kind, run = what
     count, size = out.shape
     for line in range(count):
         for s in range(scales.shape[1]):
             first, stop = u64(s * run), u64(min(size, (s + 1) * run))
             scale = scales[line, s]
+            factor = factors[line, s] if factors.shape[1] else f32(1)
             if kind == _E4M3:
                 for c in range(first, stop):
-                    out[line, c] = e4m3(codes[line, c]) * scale
+                    out[line, c] = e4m3(codes[line, c]) * scale * factor
             elif kind == _E5M2:
                 for c in range(first, stop):
-                    out[line, c] = e5m2(codes[line, c]) * scale
+                    out[line, c] = e5m2(codes[line, c]) * scale * factor
             else:
-                for c in range(first, stop):
-                    out[line, c] = twice_e2m1(codes[line, c]) * f32(0.5) * scale
+                rest = stop - (stop - first) % u64(16)
+                for sixteen in range(first, rest, u64(16)):
+                    for c in range(u64(16)):  # of constant length, which short groups need
+                        level = twice_e2m1(codes[line, sixteen + c]) * f32(0.5)
+                        out[line, sixteen + c] = level * scale * factor
+                for c in range(rest, stop):
+                    level = twice_e2m1(codes[line, c]) * f32(0.5)
+                    out[line, c] = level * scale * factor
 
 
 @kernel
@@ -523,18 +523,19 @@ def combine(reader: Filler, lines: Lines, out: Floats) -> None:
                 _combine_each((codes, scales, zeros), f32(low), out)
             return
         if reader.groups is None:
-            what = low, _FORMULAS[layout.formula], layout.run
+            what = low, layout.formula.value, layout.run
             _combine_integers(codes, scales, zeros, what, out)
             return
         assert layout.formula in {Formula.SCALED, Formula.ZERO_FIRST}
         _combine_gathered((codes, scales, zeros), f32(low), read_only(reader.groups), out)
         return
-    assert layout.formula is Formula.SCALED
+    assert layout.formula in {Formula.SCALED, Formula.TWICE}
     assert reader.groups is None
     kind = _SMALL_FLOATS.get(layout.levels)
     if kind is not None:
-        _combine_floats(codes, scales, kind, layout.run, out)
+        _combine_floats(codes, scales, zeros, (kind, layout.run), out)
         return
+    assert layout.formula is Formula.SCALED
     if len(reader.levels) < 1 << layout.bits:
         what_is = f"a table of {len(reader.levels)} levels for {layout.bits}-bit codes"
         raise QuantizationError(what_is)

@@ -1,7 +1,8 @@
-"""compressed-tensors' packed integers: codes of 1 to 8 bits in words, along the inputs of a row.
+"""Packed integers of compressed-tensors, and of MLX and Ollama: codes of 1 to 8 bits along a row.
 
 Source: `docs/hf_quantization.md`, section 3.5; compressed-tensors, compressors/pack_quantized
-(`pack_to_int32`, `unpack_from_int32`), quantization/lifecycle/forward.py (`dequantize`).
+(`pack_to_int32`, `unpack_from_int32`), quantization/lifecycle/forward.py (`dequantize`). Of MLX:
+`docs/safetensors_and_blobs.md`, section 4; mlx/backend/metal/kernels/quantized.h, `dequantize`.
 """
 
 from __future__ import annotations
@@ -110,6 +111,30 @@ class Packed(LineReader):
         in_word = place % _WORD_BITS // bits
         weights = place // _WORD_BITS * self._each + in_word - column % self._each
         return np.where(in_word < self._each, weights, -1).astype(np.int32)
+
+
+class Affine(LineReader):
+    """MLX's integers: codes in `weight`, and for each group one of `scales` and of `biases`."""
+
+    def __init__(self, layout: CompanionLayout, parts: Parts) -> None:
+        super().__init__(layout, parts)
+        self._scales, self._biases = Ahead.of(parts["scales"]), Ahead.of(parts["biases"])
+
+    def fill(self, first: int, lines: Lines) -> None:
+        count, each = lines.scales.shape
+        size = self.layout.line * self.layout.bits // 8
+        packed = self.parts["weight"].read(first * size, count * size).reshape(count, size)
+        unpack_dense(read_only(packed), self.layout.bits, lines.codes)
+        lines.scales.reshape(-1)[:] = self._scales.read(first * each, count * each)
+        np.negative(self._biases.read(first * each, count * each), out=lines.zeros.reshape(-1))
+
+    def places(self, first: int, count: int) -> tuple[tuple[str, int, int], ...]:
+        bits, group = self.layout.bits, first // self.layout.run
+        found = [("weight", first * bits // 8, count * bits // 8)]
+        for role in ("scales", "biases"):
+            width = TENSOR_TYPES[self.parts[role].dtype].block_bytes
+            found.append((role, group * width, width))
+        return tuple(found)
 
 
 def _groups(layout: CompanionLayout, parts: Parts) -> NDArray[np.int32] | None:

@@ -149,7 +149,7 @@ def test_facts_of_weights_without_blocks() -> None:
 def test_scales_in_arrays_of_their_own(shared_data: Path) -> None:
     folder = shared_data / "ollama_store/models/manifests/registry.ollama.ai/library/tinydense"
     with open_model(folder / "int4") as model:
-        kinds = {t.type.name: t for t in model.tensors.rows if t.grouped is not None}
+        kinds = {t.type.name: t for t in model.tensors.rows if t.companions is not None}
         assert kinds
         for tensor in kinds.values():
             check_groups(tensor)

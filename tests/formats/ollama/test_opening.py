@@ -67,8 +67,9 @@ def test_golden_tensor(golden_models: Mapping[str, Model], model_name: str, inde
             == len(tensor.read())
             == stored_bytes(tensor.file, group.tensors)
         )
-        assert tensor.grouped is not None
-        assert tensor.extents == tuple(part.extent for part in tensor.grouped.arrays)
+        assert tensor.companions is not None
+        parts = tensor.companions.parts.values()
+        assert tensor.extents == tuple(part.extent for part in parts)
     if "packed_in" in expected:
         kind = "shared_experts" if "shared" in expected["packed_in"] else "experts"
         assert tensor.group == expected["packed_in"]

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from explorer.formats import Model, Severity, open_model
 from explorer.formats.facts import describe
 from explorer.formats.safetensors.groups import group_of_name, is_group_name
-from explorer.quantization.grouped.layout import Mode
 from tests.helpers.safetensors_writer import entry, safetensors_bytes, write_tensors
 from tests.helpers.tensors import read_rows
 
@@ -61,10 +60,11 @@ def test_an_mlx_folder(tmp_path: Path) -> None:
             ("model.norm.weight", "F16", (128,)),
         ]
         tensor = model.tensors["model.layers.0.mlp.up_proj.weight"]
-        assert tensor.grouped is not None
-        layout = tensor.grouped.layout
-        assert (layout.mode, layout.bits, layout.group_size) == (Mode.AFFINE, 4, 32)
-        assert (layout.scale_type, layout.bias_type) == ("F16", "F16")
+        assert tensor.companions is not None
+        layout = tensor.companions.layout
+        assert (layout.reader, layout.bits, layout.group_size) == ("packed.Affine", 4, 32)
+        types = {role: part.type.name for role, part in tensor.companions.parts.items()}
+        assert types == {"weight": "U32", "scales": "F16", "biases": "F16"}
         assert tensor.parameters == 6 * 128
         assert tensor.nbytes == 6 * 64 + 2 * 6 * 4 * 2
         assert tensor.type.nbytes(tensor.parameters) == tensor.nbytes
@@ -248,5 +248,5 @@ def test_any_parts_keep_every_byte(
         for tensor in model.tensors.rows:
             assert tensor.damage is None
             assert len(tensor.read()) == tensor.nbytes
-            if tensor.grouped is not None and tensor.grouped.global_scale is None:
+            if tensor.companions is not None and "global_scale" not in tensor.companions.parts:
                 assert tensor.type.nbytes(tensor.parameters) == tensor.nbytes

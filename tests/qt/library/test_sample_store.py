@@ -46,7 +46,7 @@ def test_tensor_layers_open_into_groups_tensors_and_their_parts(
     names = sample.titles(experts)
     assert names[0] == "0.down_proj.weight"
     weight = sample.find("Ollama", "tinymoe", "layers.1.mlp.experts", names[0])
-    assert sample.titles(weight) == ["weight", "scale", "bias"]
+    assert sample.titles(weight) == ["weight", "weight.scale", "weight.bias"]
     switch = sample.find("Ollama", "tinymoe", "layers.2.mlp.experts")
     sample.tree.expand(switch)
     assert sample.titles(switch)

@@ -19,13 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from explorer.formats.weights import reader_of_lines
 from explorer.quantization.grouped.detection import resolve
-from explorer.quantization.grouped.kernels import (
-    decode_groups,
-    quantize_groups,
-    unpack_group_codes,
-    unpack_group_scales,
-)
 from explorer.quantization.grouped.layout import (
     AFFINE_BITS,
     AFFINE_GROUPS,
@@ -35,9 +30,9 @@ from explorer.quantization.grouped.layout import (
     GroupParts,
     Mode,
     Part,
-    StoredGroups,
-    group_layout,
 )
+from explorer.quantization.types import TENSOR_TYPES
+from tests.helpers.grouped_tensors import Groups, rounded, tensor_of_groups
 from tests.helpers.tensors import assert_same_bits
 
 Floats = NDArray[np.float32]
@@ -84,7 +79,7 @@ def _read_floats(raw: bytes, type_name: str) -> Floats:
     return np.array(struct.unpack(f"<{len(raw) // width}{code}", raw), np.float32)
 
 
-def _reference(layout: GroupedLayout, stored: StoredGroups) -> Floats:
+def _reference(layout: GroupedLayout, stored: Groups) -> Floats:
     """Decode as the document says; float32 [groups, group size], each operation rounded."""
     codes = np.array(_read_codes(stored.packed.tobytes(), layout.bits))
     codes = codes.reshape(-1, layout.group_size)
@@ -107,37 +102,22 @@ def _reference(layout: GroupedLayout, stored: StoredGroups) -> Floats:
         return weights
 
 
-def _random(layout: GroupedLayout, groups: int, seed: int, *, factors: int = 0) -> StoredGroups:
+def _random(layout: GroupedLayout, groups: int, seed: int, *, factors: int = 0) -> Groups:
     """Return random bytes, so scales of every kind: subnormal, negative, infinite, NaN."""
     draw = np.random.default_rng(seed)
 
     def stored(width: int) -> NDArray[np.uint8]:
         return draw.integers(0, 256, groups * width, dtype=np.uint8)
 
-    biases = stored(layout.bias_bytes) if layout.bias_bytes else None
+    width = TENSOR_TYPES[layout.scale_type].block_bytes
+    biases = stored(width) if layout.mode is Mode.AFFINE else None
     global_scales = draw.normal(size=factors).astype(np.float32) if factors else None
-    packed, scales = stored(layout.packed_bytes), stored(layout.scale_bytes)
-    return StoredGroups(packed, scales, biases, global_scales)
+    packed, scales = stored(layout.group_size * layout.bits // 8), stored(width)
+    return Groups(packed, scales, biases, global_scales)
 
 
-def _run(layout: GroupedLayout, stored: StoredGroups, first: int, last: int) -> StoredGroups:
-    """Return the bytes of the groups from `first` up to `last`."""
-
-    def part(raw: NDArray[Any] | None, width: int) -> Any:
-        return None if raw is None else raw[first * width : last * width]
-
-    return StoredGroups(
-        part(stored.packed, layout.packed_bytes),
-        part(stored.scales, layout.scale_bytes),
-        part(stored.biases, layout.bias_bytes),
-        part(stored.global_scales, 1),
-    )
-
-
-def _decode(layout: GroupedLayout, stored: StoredGroups, groups: int) -> Floats:
-    out = np.full((groups, layout.group_size), 77, np.float32)
-    decode_groups(layout, stored, out)
-    return out
+def _decode(layout: GroupedLayout, stored: Groups, groups: int) -> Floats:
+    return tensor_of_groups(layout, stored, (groups, layout.group_size)).dequantize()
 
 
 def _blobs(models: Path) -> list[tuple[str, dict[str, Any], bytes]]:
@@ -176,13 +156,13 @@ def test_golden_values_and_the_bytes_that_mlx_made(
             described = (found.layout.name, found.layout.group_size, list(found.shape))
             assert described == tuple(info[key][f] for f in ("quant_type", "group_size", "shape"))
             factor = None if raw[3] is None else raw[3].view(np.float32)
-            out = np.empty(found.shape, np.float32)
-            decode_groups(found.layout, StoredGroups(raw[0], raw[1], raw[2], factor), out)
-            assert_same_bits(out, golden[f"{key}|dequant"])
+            stored = Groups(raw[0], raw[1], raw[2], factor)
+            tensor = tensor_of_groups(found.layout, stored, found.shape)
+            assert_same_bits(tensor.dequantize(), golden[f"{key}|dequant"])
             if factor is None:
-                made = quantize_groups(found.layout, golden[f"{key}|original"])
-                for ours, stored in zip((made.packed, made.scales, made.biases), raw, strict=False):
-                    assert ours is stored is None or np.array_equal(ours, stored)
+                made, _ = rounded(found.layout, golden[f"{key}|original"])
+                for ours, theirs in zip(made, raw, strict=True):
+                    assert ours is theirs is None or np.array_equal(ours, theirs)
             seen.add(key)
     assert seen == info.keys()
     assert len(seen) == 49
@@ -201,12 +181,15 @@ def test_random_bytes_against_a_plain_reader(layout: GroupedLayout, groups: int,
 def test_any_run_of_groups_is_a_slice_of_the_whole(
     layout: GroupedLayout, data: st.DataObject
 ) -> None:
-    groups = 24  # three rows of eight: a run may be rows, or begin and end within one
+    groups, size = 24, layout.group_size  # of three rows: a run may begin and end within one
     stored = _random(layout, groups, 1, factors=groups if layout.mode is Mode.NVFP4 else 0)
+    tensor = tensor_of_groups(layout, stored, (3, 8 * size))
+    whole = _decode(layout, stored, groups)
+    assert_same_bits(tensor.dequantize().reshape(whole.shape), whole)
     first = data.draw(st.integers(0, groups))
     last = data.draw(st.integers(first, groups))
-    part = _decode(layout, _run(layout, stored, first, last), last - first)
-    assert_same_bits(part, _decode(layout, stored, groups)[first:last])
+    runs = [chunk.values.copy() for chunk in tensor.chunks(first * size, last * size)]
+    assert_same_bits(np.concatenate([*runs, whole[:0, 0]]), whole[first:last].reshape(-1))
 
 
 @pytest.mark.parametrize("mode", [Mode.MXFP4, Mode.MXFP8, Mode.NVFP4])
@@ -218,7 +201,7 @@ def test_every_code_with_every_scale(mode: Mode) -> None:
     one = np.resize(codes, groups_of_all * size).astype(np.uint8)
     one = one if bits == 8 else one[::2] | one[1::2] << 4
     scales = np.repeat(np.arange(256, dtype=np.uint8), groups_of_all)
-    stored = StoredGroups(np.tile(one, 256), scales)
+    stored = Groups(np.tile(one, 256), scales)
     assert_same_bits(_decode(layout, stored, len(scales)), _reference(layout, stored))
 
 
@@ -226,7 +209,7 @@ def test_a_small_example_by_hand() -> None:
     # codes 0 … 7 of 3 bits fill three bytes from the lowest bit on; four times that is a group
     eight = sum(code << (3 * code) for code in range(8)).to_bytes(3, "little")
     assert eight.hex() == "88c6fa"
-    stored = StoredGroups(
+    stored = Groups(
         np.frombuffer(eight * 4, np.uint8),
         np.frombuffer(struct.pack("<f", -0.5), np.uint8),
         np.frombuffer(struct.pack("<f", 1.0), np.uint8),
@@ -241,9 +224,9 @@ def test_product_and_sum_are_rounded_apart() -> None:
     product = np.float32(255) * scale
     assert float(product) != 255 * float(scale)
     raw = [np.frombuffer(struct.pack("<f", number), np.uint8) for number in (scale, -product)]
-    stored = StoredGroups(np.full(32, 255, np.uint8), *raw)
+    stored = Groups(np.full(32, 255, np.uint8), *raw)
     assert _decode(_affine(8, 32, "F32"), stored, 1).tolist() == [[0.0] * 32]
-    nibbles = StoredGroups(np.full(16, 0xFF, np.uint8), *raw)
+    nibbles = Groups(np.full(16, 0xFF, np.uint8), *raw)
     assert_same_bits(
         _decode(_affine(4, 32, "F32"), nibbles, 1), _reference(_affine(4, 32, "F32"), nibbles)
     )
@@ -253,31 +236,15 @@ def test_a_global_scale_for_all_or_for_each_group() -> None:
     layout = GroupedLayout(Mode.NVFP4, 4, 16, "U8")
     packed, scales = np.full(24, 0x72, np.uint8), np.full(3, 0x38, np.uint8)  # 1.0 and 6.0; 1.0
     for factors in ([0.25], [0.25] * 3, [1.0, -2.0, 0.5]):
-        stored = StoredGroups(packed, scales, None, np.array(factors, np.float32))
+        stored = Groups(packed, scales, None, np.array(factors, np.float32))
         wanted = np.resize(np.array(factors), 3)[:, None] * np.tile([1.0, 6.0], 8)
         assert _decode(layout, stored, 3).tolist() == wanted.tolist()
 
 
 def test_the_byte_255_of_e8m0_is_infinite_as_in_mlx_or_nan_where_the_type_says_e8m0() -> None:
-    stored = StoredGroups(np.full(16, 0x22, np.uint8), np.array([255], np.uint8))
+    stored = Groups(np.full(16, 0x22, np.uint8), np.array([255], np.uint8))
     assert np.isposinf(_decode(GroupedLayout(Mode.MXFP4, 4, 32, "U8"), stored, 1)).all()
     assert np.isnan(_decode(GroupedLayout(Mode.MXFP4, 4, 32, "F8_E8M0"), stored, 1)).all()
-
-
-def test_bytes_that_are_not_aligned() -> None:
-    layout = _affine(4, 64, "F32")
-    stored = _random(layout, 5, 3)
-
-    def moved(raw: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        buffer = np.zeros(len(raw) + 8, np.uint8)
-        start = 1 + -buffer.ctypes.data % 4
-        buffer[start : start + len(raw)] = raw
-        return buffer[start : start + len(raw)]
-
-    assert stored.biases is not None
-    odd = StoredGroups(moved(stored.packed), moved(stored.scales), moved(stored.biases))
-    assert odd.scales.ctypes.data % 4 == 1
-    assert_same_bits(_decode(layout, odd, 5), _decode(layout, stored, 5))
 
 
 def test_no_groups() -> None:
@@ -285,59 +252,16 @@ def test_no_groups() -> None:
         assert _decode(layout, _random(layout, 0, 0), 0).size == 0
 
 
-@pytest.mark.parametrize(
-    ("broken", "what"),
-    [
-        ({"packed": np.zeros(63, np.uint8)}, "packed codes"),
-        ({"scales": np.zeros(5, np.uint8)}, "scales"),
-        ({"biases": np.zeros(3, np.uint8)}, "biases"),
-        ({"biases": None}, "biases"),
-    ],
-)
-def test_arrays_of_a_wrong_length_are_refused(broken: dict[str, Any], what: str) -> None:
-    good = {name: np.zeros(size, np.uint8) for name, size in (("packed", 64), ("scales", 4))}
-    stored = StoredGroups(**{**good, "biases": np.zeros(4, np.uint8), **broken})
-    with pytest.raises(ValueError, match=what):
-        decode_groups(_affine(4, 64), stored, np.empty((2, 64), np.float32))
-
-
-def test_other_arrays_that_would_go_wrong_are_refused() -> None:
-    layout = GroupedLayout(Mode.NVFP4, 4, 16, "U8")
-    factors = np.ones(2, np.float32)
-    stored = StoredGroups(np.zeros(24, np.uint8), np.zeros(3, np.uint8), None, factors)
-    with pytest.raises(ValueError, match="global scales"):
-        decode_groups(layout, stored, np.empty(48, np.float32))
-    with pytest.raises(ValueError, match="whole groups"):
-        decode_groups(layout, stored, np.empty(47, np.float32))
-    with pytest.raises(ValueError, match="contiguous"):
-        decode_groups(layout, stored, np.empty((48, 2), np.float32)[:, 0])
-    scales = np.empty((3, 1), np.float32)
-    with pytest.raises(ValueError, match="contiguous"):
-        unpack_group_codes(layout, stored, np.empty((16, 3), np.uint8).T)
-    with pytest.raises(ValueError, match="contiguous"):
-        unpack_group_scales(layout, stored, np.empty((3, 2), np.float32)[:, :1], scales)
-
-
 @given(st.sampled_from(_LAYOUTS), st.integers(0, 1 << 32))
-def test_codes_scales_and_minima_make_the_weights(layout: GroupedLayout, seed: int) -> None:
-    groups = 6
-    stored = _random(layout, groups, seed, factors=groups if layout.mode is Mode.NVFP4 else 0)
-    coding = group_layout(layout)
-    codes = np.empty((groups, layout.group_size), np.uint8)
-    scales = np.empty((groups, 1), np.float32)
-    minima = np.zeros((groups, int(coding.has_minimum)), np.float32)
-    unpack_group_codes(layout, stored, codes)
-    unpack_group_scales(layout, stored, scales, minima)
-    assert codes.tobytes() == bytes(_read_codes(stored.packed.tobytes(), layout.bits))
-    assert coding.levels.shape == (1 << layout.bits,)
-    assert coding.weights_per_scale == layout.group_size
-    assert coding.has_minimum is (layout.mode is Mode.AFFINE)
-    with np.errstate(all="ignore"):
-        weights = scales * coding.levels[codes] - (minima if coding.has_minimum else 0)
-    decoded = _decode(layout, stored, groups)
-    finite = np.isfinite(decoded)
-    # One rounding more where there is a global scale; none in the other modes.
-    np.testing.assert_allclose(weights[finite], decoded[finite], rtol=2e-7, atol=1e-44)
+def test_codes_are_those_of_the_stream_of_bits(layout: GroupedLayout, seed: int) -> None:
+    stored = _random(layout, 6, seed)
+    companions = tensor_of_groups(layout, stored, (2, 3 * layout.group_size)).companions
+    assert companions is not None
+    lines = companions.layout.lines(2)
+    reader_of_lines(companions).fill(0, lines)
+    assert lines.codes.tobytes() == bytes(_read_codes(stored.packed.tobytes(), layout.bits))
+    assert companions.layout.level_values().shape == (1 << layout.bits,)
+    assert companions.layout.unit == layout.group_size
 
 
 def test_a_layout_as_a_tensor_type() -> None:

@@ -128,7 +128,7 @@ def test_rows_of_a_code_grid_are_a_column() -> None:
 
 def test_groups_of_blobs() -> None:
     values = np.random.default_rng(1).normal(0, 1, (4, 256)).astype(np.float32)
-    detail = BlockReader(grouped_tensor(AFFINE_4, values)[0]).read(5)
+    detail = BlockReader(grouped_tensor(AFFINE_4, values)).read(5)
     links = links_of(detail, BlockPart(PartKind.WEIGHT, 63))
     assert np.flatnonzero(links.masks).tolist() == [31, 32, 33, 34, 35]
     assert links.weights.sum() == 1
