@@ -16,7 +16,15 @@ from importlib import import_module
 from typing import Final
 
 from explorer.formats.model import ProblemLog
-from explorer.formats.quantized.modules import LEFT_ALONE, Alike, Keys, Memory, Rule, Weight
+from explorer.formats.quantized.modules import (
+    LEFT_ALONE,
+    SCALE_ROLES,
+    Alike,
+    Keys,
+    Memory,
+    Rule,
+    Weight,
+)
 from explorer.formats.tensors import Spec
 
 RULES: Final = (
@@ -31,10 +39,7 @@ RULES: Final = (
     ("._weight_qdata", "rules_floats.torchao"),
     ("_blocks", "rules_floats.gpt_oss"),
     (".blocks", "rules_floats.gpt_oss_original"),
-    (".weight_scale_inv", "rules_floats.inverse_scaled_weight"),
-    (".qscale_weight", "rules_floats.mistral_weight"),
-    (".scale_weight", "rules_floats.comfy_weight"),
-    (".weight.scale", "rules_floats.weight_with_its_scale"),
+    *((f".{role}", "rules_floats.named_scale") for role in SCALE_ROLES),
     (".weight_scale", "rules_floats.scaled_weight"),
     (".scale", "rules_floats.shortly_scaled_weight"),
     ("_scale_inv", "rules_floats.fused_experts"),

@@ -16,6 +16,7 @@ from explorer.formats.quantized.modules import (
     EXPONENT_TYPES,
     FLOAT_TYPES,
     FP8_TYPES,
+    SCALE_ROLES,
     Found,
     LeftAloneError,
     Member,
@@ -76,9 +77,10 @@ def _may_be_plain(declared: Declaration) -> bool:
     return not declared.method or not is_compressed
 
 
-def inverse_scaled_weight(module: Module) -> Found | None:
-    """Return an FP8 weight with `weight_scale_inv`, which is multiplied all the same."""
-    return _named_scale(module, "weight_scale_inv")
+def named_scale(module: Module) -> Found | None:
+    """Return an FP8 weight beside a scale of one of these names."""
+    role = next((role for role in SCALE_ROLES if module.get(f".{role}") is not None), None)
+    return None if role is None else _named_scale(module, role)
 
 
 def shortly_scaled_weight(module: Module) -> Found | None:
@@ -92,21 +94,6 @@ def shortly_scaled_weight(module: Module) -> Found | None:
         found = _packed_fp4({"weight": weight, "scale": scale}, _Fp4("fp8", _MX))
         return found._replace(layout=replace(found.layout, group_size=None))  # a tile of 1 x 32
     return _named_scale(module, "scale")
-
-
-def mistral_weight(module: Module) -> Found | None:
-    """Return an FP8 weight with `qscale_weight`."""
-    return _named_scale(module, "qscale_weight")
-
-
-def comfy_weight(module: Module) -> Found | None:
-    """Return an FP8 weight with `scale_weight`, as ComfyUI's scaled checkpoints have it."""
-    return _named_scale(module, "scale_weight")
-
-
-def weight_with_its_scale(module: Module) -> Found | None:
-    """Return an FP8 weight whose scale has the weight's name and an end of its own."""
-    return _named_scale(module, "weight.scale")
 
 
 def _named_scale(module: Module, role: str) -> Found | None:
