@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -23,8 +22,6 @@ from explorer.quantization.registry import (
     block_layout,
     decoder,
     encoder,
-    family,
-    has_block_layout,
     uses_importance,
 )
 from explorer.quantization.types import TENSOR_TYPES, TensorType
@@ -188,49 +185,32 @@ def _importance(given: Any, kind: TensorType, count: int) -> Weights | None:
 # fields are those of `docs/gguf.md`, section 8. Kernels know little-endian blocks only.
 
 
-NUMBERS: Final[Mapping[str, tuple[tuple[int, int, int], ...]]] = MappingProxyType(
-    {
-        **dict.fromkeys(("F16", "BF16", "I16", "U16"), ((0, 2, 1),)),
-        **dict.fromkeys(("F32", "I32", "U32"), ((0, 4, 1),)),
-        **dict.fromkeys(("F64", "I64", "U64"), ((0, 8, 1),)),
-        "C64": ((0, 4, 2),),
-        **dict.fromkeys(("Q4_0", "Q8_0", "Q1_0", "Q2_0", "IQ4_NL"), ((0, 2, 1),)),
-        **dict.fromkeys(("Q4_1", "Q8_1", "Q4_K", "Q5_K"), ((0, 2, 2),)),
-        "Q5_0": ((0, 2, 1), (2, 4, 1)),
-        "Q5_1": ((0, 2, 2), (4, 4, 1)),
-        "Q2_K": ((80, 2, 2),),
-        "Q3_K": ((108, 2, 1),),
-        "Q6_K": ((208, 2, 1),),
-        "Q8_K": ((0, 4, 1), (260, 2, 16)),
-        **dict.fromkeys(("IQ2_S", "IQ3_S"), ((0, 2, 1),)),
-        "IQ1_S": ((0, 2, 1), (34, 2, 8)),
-        "IQ1_M": ((48, 2, 4),),
-        "IQ2_XXS": ((0, 2, 1), *((6 + 8 * sub, 4, 1) for sub in range(8))),
-        "IQ2_XS": ((0, 2, 33),),
-        "IQ3_XXS": ((0, 2, 1), (66, 4, 8)),
-        "IQ4_XS": ((0, 2, 2),),
-        "TQ1_0": ((52, 2, 1),),
-        "TQ2_0": ((64, 2, 1),),
-        "BF16_R16": ((0, 2, 2),),
-    }
-)
-"""By type name: offset of the first number of a run, bytes of each, how many.
+_WIDTHS: Final = {"f16": 2, "u16": 2, "i16": 2, "f32": 4, "u32": 4}
+_OF_PACKED: Final = {("Q5_0", "qh"): 4, ("Q5_1", "qh"): 4, ("IQ4_XS", "scales_h"): 2}
+"""Widths of numbers in which fields of packed bits are stored, by type and field."""
 
-Types that are neither here nor of ik_llama.cpp have no number of several bytes.
-"""
-
-_WIDTHS: Final = {"f16": 2, "u16": 2, "f32": 4, "u32": 4}
+_OTHERWISE: Final = {
+    "C64": ((0, 4, 2),),
+    "BF16_R16": ((0, 2, 2),),
+    "IQ2_XXS": ((0, 2, 1), *((6 + 8 * sub, 4, 1) for sub in range(8))),  # every second word is one
+}
 
 
 @cache
 def numbers_of(type_name: str) -> tuple[tuple[int, int, int], ...]:
-    """Return the numbers of several bytes of a type; of ik_llama.cpp's its fields tell them."""
-    if type_name in NUMBERS or not has_block_layout(type_name) or family(type_name) != "ik":
-        return NUMBERS.get(type_name, ())
+    """Return the numbers of several bytes of a type, as its fields tell them.
+
+    Offset of the first number of a run, bytes of each, how many.
+    """
+    kind = TENSOR_TYPES[type_name]
+    if type_name in _OTHERWISE:
+        return _OTHERWISE[type_name]
+    if not kind.quantized:
+        return ((0, kind.block_bytes, 1),) if kind.block_weights == 1 < kind.block_bytes else ()
     return tuple(
         (field.offset, width, field.nbytes // width)
         for field in block_layout(type_name).fields
-        if (width := _WIDTHS.get(field.dtype, 0))
+        if (width := _OF_PACKED.get((type_name, field.name)) or _WIDTHS.get(field.dtype, 0))
     )
 
 
