@@ -14,6 +14,7 @@ from explorer.formats import MetadataEntry, Model, Problem, Severity, open_model
 from explorer.formats.attachments import is_adapter, is_importance_matrix
 from explorer.formats.facts import describe
 from explorer.present.model import type_text
+from explorer.present.problems import problems_of
 from explorer.present.quantization import declared_quantization
 from explorer.present.tables.facts import model_facts
 from explorer.present.tables.metadata import entry_record, keys_of, metadata_table
@@ -37,7 +38,7 @@ def model_record(model: Model, *, metadata: bool = False, tensors: bool = False)
 
     A value that cannot be decoded is null there, and a warning among the problems says why.
     """
-    problems = list(model.problems)
+    problems = list(problems_of(model))
     entries = (
         [_entry_record(model, e, problems) for e in model.metadata.entries] if metadata else []
     )
@@ -189,11 +190,8 @@ def _summary(model: Model) -> str:
         parts.append(output.table(files[:_SHOWN_FILES]))
         if len(files) > _SHOWN_FILES:
             parts.append(f"  … and {integer_text(len(files) - _SHOWN_FILES)} more\n")
-    if model.problems:
-        parts += [
-            output.heading("Problems", len(model.problems)),
-            output.problem_lines(model.problems),
-        ]
+    if problems := problems_of(model):
+        parts += [output.heading("Problems", len(problems)), output.problem_lines(problems)]
     return "".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with a model, for the window and for `check`: here, and for llama.cpp."""
+"""What is wrong with a model, for all that names it: here, and for llama.cpp."""
 
 from __future__ import annotations
 

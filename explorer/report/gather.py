@@ -19,7 +19,7 @@ from explorer.analysis.surveys import run_survey, telling_rows
 from explorer.errors import ExplorerError, PlanError
 from explorer.formats import open_model
 from explorer.formats.facts import Facts, describe
-from explorer.formats.model import Model
+from explorer.formats.model import Model, Problem
 from explorer.formats.tensors import Tensor, is_matrix_shape
 from explorer.hardware.catalogue import load_catalogue
 from explorer.hardware.detect import Machine
@@ -28,6 +28,7 @@ from explorer.planner.engines.registry import default_engine
 from explorer.planner.inputs import header_to_plan
 from explorer.planner.plan import Plan
 from explorer.planner.request import PlanRequest
+from explorer.present.problems import problems_of
 from explorer.present.tables.attachments import AttachedTable, attached_table
 from explorer.present.tables.errors import WEIGHTED
 from explorer.present.tables.statistics import REPORT_ERRORS
@@ -117,6 +118,7 @@ class ReportData:
     model: Model  # the model, still open
     reference: Model | None  # what it was compared with, still open; None without one
     facts: Facts
+    problems: Sequence[Problem]  # what is wrong with it, as `check` says it
     attached: AttachedTable | None  # of an adapter or an importance matrix
     mix: Sequence[MixRow]  # its types by role
     fits: Sequence[RecipeFit]  # how well each recipe agrees
@@ -176,6 +178,7 @@ def gather(  # noqa: PLR0913 - all but the model have a default
         model=model,
         reference=reference if survey else None,
         facts=facts,
+        problems=problems_of(model),
         attached=attached,
         mix=type_mix(model),
         fits=compare_with_recipes(model),

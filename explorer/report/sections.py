@@ -137,7 +137,7 @@ def _overview(data: ReportData) -> dict[str, Any]:
         "facts": model_facts(data.model, data.facts, declared.sentence if declared else None),
         "declared": _declared(declared),
         "attached": _attached(data),
-        "problems": len(data.model.problems),
+        "problems": len(data.problems),
         "files": files[:_SHOWN_FILES],
         "more_files": max(0, len(files) - _SHOWN_FILES),
     }
@@ -232,7 +232,7 @@ def _checks(data: ReportData) -> dict[str, Any]:
     failed = [one for one in data.tensors if one.problem]
     problems = [
         replace(one, where=without_paths(cut(one.where)), what=without_paths(one.what))
-        for one in data.model.problems
+        for one in data.problems
     ]
     unread = SURVEYED.only("tensor", "problem")
     return {

@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 
 from explorer.cli.main import main
+from explorer.formats import open_model
 from explorer.formats.model import Model
 from explorer.planner.engines.llama_cpp import Header
 from explorer.planner.engines.llama_cpp.refusals import refusal
 from explorer.planner.inputs import header_to_plan
+from explorer.present.tables.problems import PROBLEMS
 from explorer.quantization import TENSOR_TYPES
+from explorer.report.gather import gather
 from tests.helpers.sparse_models import Shape
 from tests.planner.models import header_model
 from tests.planner.test_attachments import write_projector
@@ -120,15 +123,21 @@ def test_no_model_that_llama_cpp_loaded_is_refused(families: dict[str, Any]) -> 
     } == {}
 
 
-def test_check_names_what_llama_cpp_refuses(
+def test_every_front_names_what_llama_cpp_refuses(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["check", str(Shape(blocks=2).write(tmp_path / "whole.gguf"))]) == 0
     without_context = Shape(blocks=2, context=0).write(tmp_path / "other.gguf")
-    capsys.readouterr()
-    assert main(["check", str(without_context), "--json"]) == 1
-    (problem,) = json.loads(capsys.readouterr().out)["problems"]
-    assert problem["where"] == "llama.cpp"
-    assert "context_length" in problem["what"]
+    found = []
+    for command, code in (("check", 1), ("inspect", 0)):
+        capsys.readouterr()
+        assert main([command, str(without_context), "--json"]) == code
+        found += json.loads(capsys.readouterr().out)["problems"]
+    with open_model(without_context) as model:
+        found += map(PROBLEMS.record, gather(model, survey=False).problems)
+    assert len(found) == 3
+    for problem in found:
+        assert problem["where"] == "llama.cpp"
+        assert "context_length" in problem["what"]
     projector = write_projector(tmp_path / "mmproj.gguf", "mlp")
     assert main(["check", str(projector)]) == 0, "it is loaded beside a model"
