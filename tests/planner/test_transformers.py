@@ -177,7 +177,7 @@ def test_weights_of_bitsandbytes_are_those_of_the_files_but_for_what_is_read_and
     assert "package bitsandbytes" in made.warnings[-1]
     refusal = ENGINES["vllm"].accepts(h)
     assert refusal is not None
-    assert "quantized by bitsandbytes" in refusal.why
+    assert "unknown quantization method bitsandbytes; its plugin" in refusal.why
 
 
 def test_the_best_type_of_the_cache_is_one_that_the_program_has() -> None:

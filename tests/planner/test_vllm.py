@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 from dataclasses import replace
 from functools import partial
@@ -202,14 +203,15 @@ def test_what_is_not_known_is_refused_and_left_to_another_engine() -> None:
     engine = ENGINES["vllm"]
     for changes, why in (
         ({"model_type": "unheard-of"}, "unheard-of is not known"),
-        ({"quantization_config": {"quant_method": "hqq"}}, "quantized by hqq"),
+        ({"quantization_config": {"quant_method": "quark"}}, "vLLM makes of weights quantized by"),
+        ({"quantization_config": {"quant_method": "HQQ"}}, "unknown quantization method hqq"),
         ({"quantization": {"bits": 4, "group_size": 64}}, "quantized for MLX"),
     ):
         refused = header(**changes)
         refusal = engine.accepts(refused)
         assert refusal is not None
         assert why in refusal.why
-        other = {"MLX": "mlx", "hqq": "vllm"}.get(why.split()[-1], "transformers")
+        other = {"MLX": "mlx", "hqq": "vllm", "by": "vllm"}.get(why.split()[-1], "transformers")
         assert default_engine(refused, (gpu(),)).name == other
     assert engine.accepts(Hyperparameters()) is not None
     old = Device("0", "CUDA", 16 * GIB, name="T4", compute=(7, 5))
@@ -234,6 +236,30 @@ def test_a_model_that_sees_has_exact_weights_and_upper_ends_alone() -> None:
     two = gpu(), gpu(number=1)
     shared = plan(h, Settings(tensor_parallel=2), two, profile="vllm").gpus[0].weights
     assert shared == planned(LLAMA, *two, tensor_parallel=2).gpus[0].weights + (2 << 20)
+
+
+def test_qwen_vl_has_a_longer_rotary_table_and_divides_its_encoder() -> None:
+    """As `qwen2_5_vl.py`, `qwen3_vl.py` and `mrope.py` of vLLM 0.33 have them."""
+    own, kind, two = folder_of(LLAMA), TENSOR_TYPES["BF16"], (gpu(), gpu(number=1))
+    tower = {"attn.qkv": (192, 64), "attn.proj": (64, 64), "norm1": (64,)}
+    names = [f"visual.blocks.0.{name}.weight" for name in tower]
+    specs = [Spec(kind, shape, 0, 2 * math.prod(shape)) for shape in tower.values()]
+    config = {**own.config, "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}}
+    deep = {"deepstack_visual_indexes": [8, 16, 24]}
+    weights = {}
+    for model_type, vision in (("llama", {}), ("qwen2_5_vl", {}), ("qwen3_vl_text", deep)):
+        changed = {**config, "model_type": model_type, "vision_config": vision}
+        folder = Folder(changed, (*own._names, *names), (*own._specs, *specs))
+        h = replace(header(), folder=folder)
+        weights[model_type] = [
+            plan(h, Settings(tensor_parallel=gpus), two, profile="vllm").gpus[0].weights
+            for gpus in (1, 2)
+        ]
+    table, features = 131_072 * 128 * 2, 3 * 2048 * 4096 * 2
+    halves = 2 * 256 * 64 // 2  # of the encoder, what each of two GPUs has not
+    plain = weights["llama"]
+    assert weights["qwen2_5_vl"] == [plain[0] + 3 * table, plain[1] + 3 * table - halves]
+    assert weights["qwen3_vl_text"] == [plain[0] + features, plain[1] + features - halves]
 
 
 def test_what_a_published_config_leaves_out_is_what_transformers_takes() -> None:

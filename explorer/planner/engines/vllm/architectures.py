@@ -37,6 +37,9 @@ class Architecture:
         float32: Ends of the roles of weights that are held in float32 whatever the file has.
         inputs_first: Whether stacked experts have their inputs before their outputs.
         everywhere: Whether each pipeline stage holds embedding, last norm and output.
+        rope_times: How often a table of rotary positions with sections has those of a text: the
+            index of a long video goes beyond.
+        divided_tower: Whether tensor parallelism divides the vision encoder, too.
     """
 
     window: str = "sliding_window"
@@ -48,12 +51,15 @@ class Architecture:
     float32: tuple[str, ...] = ()
     inputs_first: bool = False
     everywhere: bool = False
+    rope_times: int = 1
+    divided_tower: bool = False
 
 
 _PLAIN: Final = Architecture()
 _EVERYWHERE: Final = Architecture(everywhere=True)
 _GEMMA: Final = Architecture(normalizer=True, everywhere=True)
-_DELTA: Final = Architecture(state=State.GATED_DELTA, float32=("A_log",))
+_DELTA: Final = Architecture(state=State.GATED_DELTA, float32=("A_log",), divided_tower=True)
+_QWEN2_VL: Final = Architecture(rope_times=4, divided_tower=True)
 _BIAS: Final = ("e_score_correction_bias",)
 _MAMBA: Final = Architecture(state=State.MAMBA2, float32=("A_log",), everywhere=True)
 
@@ -64,8 +70,14 @@ ARCHITECTURES: Final[Mapping[str, Architecture]] = MappingProxyType(
         "mixtral": _EVERYWHERE,
         "qwen2": _PLAIN,
         "qwen2_moe": _EVERYWHERE,
+        "qwen2_vl": _QWEN2_VL,
+        "qwen2_vl_text": _QWEN2_VL,
+        "qwen2_5_vl": _QWEN2_VL,
+        "qwen2_5_vl_text": _QWEN2_VL,
         "qwen3": _PLAIN,
         "qwen3_moe": _EVERYWHERE,
+        "qwen3_vl_text": Architecture(divided_tower=True),
+        "qwen3_vl_moe_text": Architecture(inputs_first=True, everywhere=True, divided_tower=True),
         "phi3": _PLAIN,
         "granite": _PLAIN,
         "granitemoe": _EVERYWHERE,

@@ -419,7 +419,7 @@ class _Outcome(FolderDetails):
         weights = {
             "layers": (layers, "tensors of the layers, as this GPU has them"),
             "outside": (rest, "embedding, output and its norm, as this GPU has them"),
-            "tables": (plan.tables[stage], "rotary tables, scales and constants"),
+            "tables": (plan.tables[stage], "rotary tables, scales and buffers"),
         }
         tokens, blocks = integer_text(self.context), self.division.blocks_needed(self.context)
         size = self.division.bytes_per_block[stage]
@@ -447,7 +447,8 @@ class _Outcome(FolderDetails):
         """Yield what a reader should know."""
         yield from self.folder.doubts()
         if self.folder.has_towers:
-            yield f"what vLLM takes for {TOWERS} is not known, but its weights, whole on each GPU"
+            whole = "" if architecture_of(self.folder).divided_tower else ", whole on each GPU"
+            yield f"what vLLM takes for {TOWERS} is not known, but its weights{whole}"
         if all(device.compute is None for device in self.devices):
             shown = ".".join(map(str, budget.ASSUMED_COMPUTE))
             yield f"the GPU's compute capability is not known: planned as {shown}"

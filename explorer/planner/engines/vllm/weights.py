@@ -52,6 +52,8 @@ _SPLITS: Final[Mapping[str, Split]] = MappingProxyType(
         **dict.fromkeys(("in_proj_z", "in_proj_b", "in_proj_a"), Split.OUTPUTS),
         **dict.fromkeys(("A_log", "D", "dt_bias"), Split.OUTPUTS),
         **dict.fromkeys(("mamba.norm", "mixer.norm"), Split.OUTPUTS),
+        **dict.fromkeys(("attn.qkv", "fc1", "linear_fc1", "mlp.0"), Split.OUTPUTS),  # of Qwen's
+        **dict.fromkeys(("attn.proj", "fc2", "linear_fc2", "mlp.2"), Split.INPUTS),  # encoders
         **dict.fromkeys(("mamba.in_proj", "mixer.in_proj"), Split.MAMBA_INPUT),
         **dict.fromkeys(("mamba.conv1d", "mixer.conv1d"), Split.MAMBA_CONV),
     }
@@ -118,6 +120,16 @@ _PACKINGS: Final = {
 }
 
 
+_LOADED: Final = frozenset((
+    "awq", "auto_awq", "fp8", "fbgemm_fp8", "fp_quant", "modelopt", "modelopt_fp4",
+    "modelopt_mxfp8", "modelopt_mixed", "auto_gptq", "gptq", "gptq_marlin", "awq_marlin", "humming",
+    "compressed-tensors", "experts_int8", "quark", "moe_wna16", "torchao", "inc", "auto-round",
+    "mxfp4", "gpt_oss_mxfp4", "deepseek_v4_fp8", "mxfp8",
+))  # fmt: skip
+"""The methods of quantization that vLLM 0.33 itself loads (`quantization/__init__.py`)."""
+_PLUGINS: Final = {"bitsandbytes": "; its plugin vllm-bnb-plugin adds that"}
+
+
 def format_of(folder: Folder) -> Format:
     """Return how a model is quantized.
 
@@ -129,13 +141,13 @@ def format_of(folder: Folder) -> Format:
         raise PlanError("it is quantized for MLX, which vLLM does not load")
     if not config:
         return Format.NONE
-    method = config.get("quant_method")
+    method = str(config.get("quant_method", "")).lower().replace("_tensors", "-tensors")
     if method == "gptq" and config.get("desc_act") and config.get("group_size", -1) != -1:
         raise PlanError(
             "GPTQ group activation ordering (desc_act=True) is no longer supported by vLLM; "
             "use a checkpoint with desc_act=False"
         )
-    found = _METHODS.get(str(method))
+    found = _METHODS.get(method)
     if method == "fp8":
         found = Format.FP8_BLOCK if config.get("weight_block_size") else Format.FP8
     elif method == "compressed-tensors":
@@ -147,7 +159,10 @@ def format_of(folder: Folder) -> Format:
     if found is Format.MXFP4 and folder.model_type != "gpt_oss":
         found = None  # only its experts are laid out so
     if found is None:
-        name = quoted(str(method))
+        name = quoted(method)
+        if method and method not in _LOADED:
+            plugin = _PLUGINS.get(method, "")
+            raise PlanError(f"vLLM refuses it: unknown quantization method {name}{plugin}")
         raise PlanError(f"what vLLM makes of weights quantized by {name} is not known here")
     return found
 
@@ -159,14 +174,12 @@ class WeightsPlan:
     Attributes:
         stages: All bytes, for each stage.
         layers: Bytes of the tensors of each layer.
-        first: Bytes of the embedding.
         last: Bytes of the output, its norm included.
         tables: Bytes of rotary tables and scales, in `stages`.
     """
 
     stages: tuple[int, ...]
     layers: tuple[int, ...]
-    first: int
     last: int
     tables: tuple[int, ...]
 
@@ -204,7 +217,7 @@ class _Division:
 
     def plan(self) -> WeightsPlan:
         count = self.folder.layers
-        layers, first, last = [0] * count, 0, 0
+        layers, first, last, towers = [0] * count, 0, 0, 0
         for kind, times in self.folder.loaded():
             if self._is_left_out(kind):
                 continue
@@ -213,6 +226,8 @@ class _Division:
                 layers[kind.layer] += nbytes
             elif kind.role.startswith(_EMBEDDINGS):
                 first += nbytes
+            elif kind.role.startswith(_TOWERS):
+                towers += nbytes
             else:
                 last += nbytes
         for number, more in enumerate(self._more()):
@@ -229,7 +244,8 @@ class _Division:
                 totals[number] += first
             if is_last or self.architecture.everywhere:
                 totals[number] += last
-        return WeightsPlan(tuple(totals), tuple(layers), first, last, tables)
+        totals[0] += towers  # Model Runner V2 has encoders there alone
+        return WeightsPlan(tuple(totals), tuple(layers), last, tables)
 
     def _is_left_out(self, kind: StoredKind) -> bool:
         role = kind.role
@@ -243,7 +259,8 @@ class _Division:
 
     def _bytes(self, kind: StoredKind) -> int:
         """Return the bytes of a tensor on one GPU."""
-        if kind.layer is None and kind.role.startswith(_TOWERS):
+        is_tower = kind.layer is None and kind.role.startswith(_TOWERS)
+        if is_tower and not self.architecture.divided_tower:
             return kind.nbytes
         module, suffix = _named(kind.role)
         if self.format is Format.MXFP4 and _EXPERTS in kind.role:
@@ -381,12 +398,23 @@ class _Division:
         nbytes = attention * _SCALES + rotary_bytes(folder, architecture)
         if architecture.normalizer:
             nbytes += _NORMALIZER
+        if not part.start:
+            nbytes += self._deep_features()
         if architecture.state is State.MAMBA2:
             heads, length, size, groups = mamba_sizes(folder)
             width = heads * length // self.tp + 2 * mamba_groups(groups, self.tp) * size
             states = sum(kinds[layer] == "state" for layer in part)
             nbytes += states * width * folder.number("mamba_d_conv", "conv_kernel") * _WIDE
         return nbytes
+
+    def _deep_features(self) -> int:
+        """Return the bytes kept for what middle layers of the encoder add to a step (deepstack)."""
+        vision = self.folder.config.get("vision_config")
+        levels = vision.get("deepstack_visual_indexes") if isinstance(vision, Mapping) else None
+        if not isinstance(levels, list) or not self.architecture.divided_tower:
+            return 0
+        width = self.folder.number("hidden_size")
+        return len(levels) * self.run.batched_tokens * width * _WIDE
 
 
 _EMBEDDINGS: Final = ("embed_tokens", "embeddings", "wte")
@@ -444,7 +472,8 @@ def rotary_bytes(folder: Folder, architecture: Architecture) -> int:
     rows = _positions(folder, positions)
     if _has_local_rope(folder):
         rows += positions
-    return rows * rotary * size
+    times = architecture.rope_times if "mrope_section" in folder.rope else 1
+    return times * rows * rotary * size
 
 
 def _positions(folder: Folder, positions: int) -> int:
