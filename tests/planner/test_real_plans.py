@@ -46,10 +46,16 @@ _RECIPES = {"qwen38-27b-b11501-ngl53": "IQ2_M", "qwen35-9b-vulkan-31of33": "Q4_K
 """What files are that the cases have as F16: the first by its verdict, the second nearly, since its
 log names UD-Q4_K_XL. Weights of the CPU are copied for a batch, so their types count."""
 
-_NOT_COMPARABLE = {"qwen35-9b-vulkan-20of33": "its log does not name its file"}
-_BUILDS = {"llama32-3b-llamasharp": 9400, "qwen3-4b-spark-c4096": 9400}
-"""Builds of bindings, which their logs do not name: main memory has masks of 32 bits there, so they
-are older than 9415, whatever the day of the log."""
+_NOT_COMPARABLE = {
+    ("qwen35-9b-vulkan-20of33", "GPU"): "its log does not name its file",
+    ("qwen36-27b-mtp-cuda", "host"): "it has one of two equal contexts",
+}
+_BUILDS = {
+    **dict.fromkeys(("llama32-3b-llamasharp", "qwen3-4b-spark-c4096"), 9400),
+    "gptoss20b-m5-131k": 7820,
+}
+"""Builds that logs do not name. Of two bindings main memory has masks of 32 bits, so they are older
+than 9415, whatever the day of the log; of a log of January 2026 room for given embeddings."""
 
 
 class _Real:
@@ -144,11 +150,12 @@ def test_weights_are_as_logged(real: _Real) -> None:
     assert sum(close) >= len(close) - 4
 
 
-def test_compute_buffers_on_gpus_are_within_3_per_cent(real: _Real) -> None:
+@pytest.mark.parametrize(("place", "count", "most"), [("GPU", 27, 0.03), ("host", 17, 0.016)])
+def test_compute_buffers_are_as_logged(real: _Real, place: str, count: int, most: float) -> None:
     pairs = [
         (case["id"], planned / measured)
         for case, name, which, planned, measured in real.figures()
-        if which == 2 and name.startswith("GPU") and case["id"] not in _NOT_COMPARABLE
+        if which == 2 and name.startswith(place) and (case["id"], place) not in _NOT_COMPARABLE
     ]
-    assert len(pairs) > 25
-    assert {name for name, ratio in pairs if abs(ratio - 1) > 0.03} == set()
+    assert len(pairs) >= count
+    assert {name for name, ratio in pairs if abs(ratio - 1) > most} == set()

@@ -164,6 +164,10 @@ class Block:
             self._inputs[key] = made("cast", mask.extent, mask, width=2)
         return self._inputs[key]
 
+    def cells(self, name: str, count: int) -> tuple[Tensor, ...]:
+        """Return the input that says where a cache is written; older builds write into a part."""
+        return (self.input(name, count, width=_I64),) if self.batch.revision.rows else ()
+
     @property
     def positions(self) -> Tensor:
         return self.input("positions", self.batch.tokens * self.header.position_numbers)
@@ -333,9 +337,9 @@ def attention(
     side = " of windows" if windowed else ""
     k_cache = block.cache("k", batch.type_k, k, cells)
     if is_own:
-        index = block.input(f"key cells{side}", batch.tokens, width=_I64)
+        index = block.cells(f"key cells{side}", batch.tokens)
         rows = view(k, k.extent[0] * k.extent[1], batch.tokens)
-        block.graph.expand(written(_of_all_streams(block, k_cache), rows, index))
+        block.graph.expand(written(_of_all_streams(block, k_cache), rows, *index))
     keys = block.cache_view(k_cache, batch.type_k, (k.extent[0], k.extent[1], cells, batch.streams))
     if decompress is not None:
         values = block.cache_view(k_cache, batch.type_k, (v.extent[0], 1, cells, batch.streams))
@@ -520,21 +524,21 @@ def _stored_values(block: Block, v: Tensor, cells: int, side: str, *, is_own: bo
     if not batch.turned_values:
         cache = block.cache("v", batch.type_v, v, cells)
         if is_own:
-            index = block.input(f"value cells{side}", batch.tokens, width=_I64)
+            index = block.cells(f"value cells{side}", batch.tokens)
             rows = view(v, width, batch.tokens)
-            block.graph.expand(written(_of_all_streams(block, cache), rows, index))
+            block.graph.expand(written(_of_all_streams(block, cache), rows, *index))
         return block.cache_view(cache, batch.type_v, (length, heads, cells, batch.streams))
     widest = block.header.widest_values
     cache = block.cache("v", batch.type_v, v, cells, widest)
     if is_own:
-        index = block.input(f"value cells{side}", batch.tokens * widest, width=_I64)
+        index = block.cells(f"value cells{side}", batch.tokens * widest)
         rows = reshape(v, width, batch.tokens)
         if not v.plain:
             rows = made("cont", (width, batch.tokens), v)
         if width < widest:
             rows = made("pad", (widest, batch.tokens), rows)
         target = reshape(cache, *cache.extent)
-        block.graph.expand(written(target, reshape(rows, 1, widest * batch.tokens), index))
+        block.graph.expand(written(target, reshape(rows, 1, widest * batch.tokens), *index))
     return block.cache_view(cache, batch.type_v, (cells, heads, length, batch.streams))
 
 

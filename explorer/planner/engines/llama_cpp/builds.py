@@ -1,7 +1,8 @@
 """Builds of llama.cpp: what changed from which one on, where that changes memory.
 
-Read in the source distributions of builds 9093 to 11434. A change is dated by the first build that
-was seen with it, so up to 50 builds before it may have it too.
+Read in the source distributions of builds 9093 to 11434; what is older in llama.cpp's history and
+in logs. A change is dated by the first build that was seen with it, so up to 50 builds before it
+may have it too.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ NEWEST: Final = 11434
 class Revision(NamedTuple):
     """What a build does. The fields are those of `CHANGES`."""
 
+    rows: bool
     given: bool
     narrow_masks: bool
     few_logits: bool
@@ -33,6 +35,7 @@ class Change(NamedTuple):
 
 
 CHANGES: Final = (
+    Change(6097, "rows", "reserves room for the numbers of the cells that it writes"),  # PR 14959
     Change(7820, "given", "reserves room for given embeddings beside those of tokens"),  # PR 18898
     Change(9415, "narrow_masks", "keeps masks of flash attention in 16 bits"),
     Change(9464, "few_logits", "reserves logits of few tokens in llama-server"),  # PR 23861

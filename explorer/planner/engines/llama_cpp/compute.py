@@ -216,10 +216,13 @@ def _sizes(header: Header, batch: Batch, placement: Placement, blocks: Sequence[
     backend = batch.backend
     host_alignment = backend.host_alignment if placement.gpus else HOST_ALIGNMENT
     allocator = Allocator((*[backend.alignment] * placement.gpus, host_alignment), backend.piece)
+    read = {id(source) for tensor in nodes for source in tensor.sources}
     for tensor in (one for one in block.graph.leaves if one.is_input):
         tensor.is_output = copies > 1
         allocator.take(tensor)
-        for _ in range(copies - 1):
+        # given embeddings, which older builds reserve room for and do not read, are not copied
+        is_copied = batch.revision.mixed or id(tensor) in read
+        for _ in range(copies - 1 if is_copied else 0):
             allocator.take(_copy(tensor, tensor.backend))
     for tensor in crossing if copies > 1 else ():
         for _ in range(copies):
