@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
@@ -155,21 +154,6 @@ def test_a_tensor_seen_before_is_there_at_once(
     assert jobs == []
 
 
-def test_reads_only_while_it_is_visible(app: RecordingServices, huge: Panel) -> None:
-    huge.view.hide()
-    huge.select("blk.0.ffn_up.weight")
-    assert app.runner.jobs == []
-    huge.view.show()
-    huge.qtbot.waitUntil(lambda: huge.view is not None and huge.view.histogram.busy)
-    huge.view.hide()
-    assert not huge.view.histogram.busy
-    huge.settle()
-    huge.view.show()
-    assert huge.view.histogram.busy
-    huge.view.cancel()
-    huge.settle()
-
-
 def test_the_histogram_grows_and_shows_its_pace(huge: Panel) -> None:
     page = huge.begin("blk.0.ffn_up.weight")
     huge.qtbot.waitUntil(lambda: page.result is not None)
@@ -230,36 +214,6 @@ def test_what_the_user_chose_is_there_again(
     assert other.view.choices == panel.view.choices
     other.view.restore(panel.view.choices, QByteArray())
     assert other.view.histogram.panel.splitter.sizes() != sizes[0]
-
-
-def test_selecting_another_tensor_cancels_the_first(app: RecordingServices, huge: Panel) -> None:
-    huge.begin("blk.0.ffn_up.weight")
-    first = app.runner.jobs[0]
-    huge.select("blk.1.ffn_up.weight")
-    assert first.cancelled
-    huge.qtbot.waitUntil(lambda: first not in app.runner.jobs)
-    huge.qtbot.waitUntil(lambda: huge.view.histogram.result is not None)
-    assert huge.result.curves[0].name == "blk.1.ffn_up.weight"
-    huge.view.cancel()
-    huge.settle()
-
-
-def test_a_file_cut_while_it_is_read_is_reported_and_the_rest_goes_on(
-    qtbot: QtBot, huge: Panel, tmp_path: Path
-) -> None:
-    page = huge.begin("blk.0.ffn_up.weight")
-    qtbot.waitUntil(lambda: page.result is not None)
-    os.truncate(tmp_path / "huge.gguf", 4096)
-    qtbot.waitUntil(page.state.isVisible)
-    assert page.state.heading.text() == "The weights could not be read"
-    assert "at byte" in page.state.sentence.text()
-    assert "huge.gguf" in page.state.sentence.text()
-    huge.settle()
-    os.truncate(tmp_path / "huge.gguf", 1 << 36)
-    qtbot.mouseClick(page.state.button, Qt.MouseButton.LeftButton)
-    huge.qtbot.waitUntil(lambda: not page.state.isVisible() or not huge.runner.jobs)
-    huge.view.cancel()
-    huge.settle()
 
 
 def test_a_type_without_values_is_explained(panel: Panel) -> None:
@@ -386,34 +340,7 @@ def test_a_range_of_scales_is_typed_and_stays_for_the_next_tensor(
     assert "scales" in scales.title.text()
 
 
-@pytest.mark.parametrize("which", ["codes", "scales", "minima"])
-def test_a_cancel_from_the_status_bar_leaves_a_button_to_read_the_blocks_again(
-    qtbot: QtBot, app: RecordingServices, panel: Panel, monkeypatch: pytest.MonkeyPatch, which: str
-) -> None:
-    def wait(tensor: object, bins: int, workers: int, check: Callable[[], None]) -> None:
-        while True:
-            check()
-            time.sleep(0.001)
-
-    panel.show("blk.0.ffn_down.weight")
-    with monkeypatch.context() as patched:
-        patched.setattr("explorer.qt.weights.work.block_statistics", wait)
-        page = getattr(panel.view.blocks, which)
-        panel.view.tabs.setTabVisible(panel.view.tabs.indexOf(page), True)
-        panel.view.tabs.setCurrentWidget(page)
-        assert page.state.heading.text() == "Reading the blocks…"
-        (job,) = app.runner.jobs
-        job.cancel()  # as the status bar does
-        panel.settle()
-    for each in panel.view.blocks.pages:
-        assert each.state.heading.text() == "Cancelled"
-        assert each.state.button.text() == "Continue"
-    qtbot.mouseClick(page.state.button, Qt.MouseButton.LeftButton)
-    panel.settle()
-    assert page.has_content
-
-
-def test_blocks_are_read_only_while_their_pages_are_visible(
+def test_one_walk_is_for_all_pages_of_blocks(
     qtbot: QtBot, app: RecordingServices, panel: Panel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def wait(tensor: object, bins: int, workers: int, check: Callable[[], None]) -> None:
@@ -430,31 +357,11 @@ def test_blocks_are_read_only_while_their_pages_are_visible(
     (job,) = app.runner.jobs
     tabs.setCurrentWidget(scales)
     QApplication.processEvents()
-    assert not job.cancelled  # one walk is for all pages
-    panel.view.show_page(panel.view.values)
-    qtbot.waitUntil(lambda: job.cancelled)
-    panel.settle()
-    tabs.setCurrentWidget(scales)
+    assert not job.cancelled
     tabs.tabBar().setFocus()
     qtbot.keyClick(tabs.tabBar(), KEY.Key_Escape)
     assert scales.state.heading.text() == "Cancelled"
     panel.settle()
-    qtbot.mouseClick(scales.state.button, Qt.MouseButton.LeftButton)
-    assert len(app.runner.jobs) == 1
-    panel.view.hide()
-    panel.settle()
-
-
-def test_blocks_that_cannot_be_read_are_reported(
-    qtbot: QtBot, panel: Panel, tmp_path: Path
-) -> None:
-    panel.show("blk.0.ffn_down.weight")
-    os.truncate(tmp_path / "weights.gguf", 64)
-    codes, _, _ = panel.view.blocks.pages
-    panel.view.show_page(codes)
-    panel.settle()
-    assert codes.state.heading.text() == "The blocks could not be read"
-    assert "at byte" in codes.state.sentence.text()
 
 
 def test_a_tensor_that_is_not_quantized_has_no_codes(panel: Panel) -> None:

@@ -239,17 +239,6 @@ def test_what_cannot_be_read_is_said_and_can_be_tried_again(
     panel.settle()
 
 
-def test_another_tensor_and_hiding_end_the_reading(panel: Panel) -> None:
-    page = open_values(panel, "blk.1.attn_q.weight")
-    panel.show("blk.2.attn_q.weight")
-    wait_for_values(panel)
-    assert page.model.index(0, 0).data() == f"{layer_weights(2)[0, 0]:.6g}"
-    page.model.index(95, 0).data()
-    panel.view.hide()
-    panel.settle()
-    assert panel.runner.jobs == []
-
-
 def test_a_long_reason_makes_the_page_no_wider(panel: Panel) -> None:
     page = open_values(panel, "blk.1.attn_q.weight")
     before = page.minimumSizeHint().width()

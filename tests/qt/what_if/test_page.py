@@ -589,13 +589,6 @@ def test_what_was_asked_for_goes_on_while_another_tensor_is_selected(huge: Page)
     assert not huge.page.busy
 
 
-def test_the_status_bar_cancels_too(huge: Page) -> None:
-    _begin(huge)
-    huge.runner.cancel_all()
-    huge.settle()
-    assert "Cancelled" in huge.page.progress.label.text()
-
-
 def test_closing_the_model_meanwhile(huge: Page) -> None:
     before = own_threads()
     _begin(huge)
@@ -603,25 +596,6 @@ def test_closing_the_model_meanwhile(huge: Page) -> None:
     huge.settle()
     assert huge.page.estimate is None
     assert set(own_threads()) <= set(before)
-
-
-def test_nothing_is_read_while_hidden(
-    qtbot: QtBot, app: RecordingServices, documents: list[Document]
-) -> None:
-    page = Page(qtbot, app, documents)
-    page.settle()
-    assert page.page.estimate is None
-    page.open()
-    assert page.lines["Q8_0"].known is not None
-    page.page.hide()
-    page.select(NEXT)
-    page.settle()
-    assert not page.page.busy
-    page.page.show()
-    page.settle()
-    row = next(iter(requantize(page.model.tensors[NEXT], ["Q8_0"])))
-    assert row.errors is not None
-    assert page.lines["Q8_0"].figure("rmse") == row.errors.rmse
 
 
 def test_a_cut_file(qtbot: QtBot, opened: Page, tmp_path: Path, load: Load) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -260,6 +261,17 @@ def test_a_failure_says_why_and_can_be_tried_again(case: Case) -> None:
     case.gate.error = None
     case.press()
     case.wait_for(Phase.COMPLETE)
+
+
+def test_a_file_that_was_cut_is_named_and_can_be_tried_again(case: Case) -> None:
+    case.gate.open.set()
+    os.truncate(case.document.path, 64)
+    case.show(FIRST)
+    case.wait_for(Phase.FAILED)
+    texts = [page.state.sentence.text() for page in case.reader._pages]
+    assert any("weights.gguf" in text for text in texts)
+    case.press()  # the file stays unreadable: only that it is tried counts
+    case.wait_for(Phase.FAILED)
 
 
 def test_a_hidden_page_reads_nothing(case: Case) -> None:

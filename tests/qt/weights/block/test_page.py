@@ -455,23 +455,6 @@ def test_reads_only_while_it_is_visible(panel: Panel) -> None:
     panel.settle()
 
 
-def test_a_cut_file_is_reported_and_can_be_tried_again(
-    qtbot: QtBot, panel: Panel, candidate_path: Path
-) -> None:
-    content = candidate_path.read_bytes()
-    page = open_block(panel)
-    os.truncate(candidate_path, 200)
-    page.show_block(2)
-    qtbot.waitUntil(page.state.isVisible)
-    assert page.state.heading.text() == "The block could not be read"
-    assert "candidate.gguf" in page.state.sentence.text()
-    panel.settle()
-    candidate_path.write_bytes(content)
-    qtbot.mouseClick(page.state.button, LEFT)
-    panel.settle()
-    assert page.state.isVisible() or page.block is not None
-
-
 def test_a_cut_reference_does_not_hide_the_block(
     qtbot: QtBot, panel: Panel, load: Load, reference_path: Path
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -572,27 +571,6 @@ def test_closing_the_model_while_it_is_read(
     assert "could not be drawn" in view.message()
     view.page.show_subject(None, LruCache(1))
     assert not view.page.plot.layers
-
-
-def test_a_file_that_was_cut_is_said_and_can_be_tried_again(view: Map, path: Path) -> None:
-    content = path.read_bytes()
-    os.truncate(path, 64)
-    view.show("blk.3.attn_q.weight")
-    assert "weights.gguf" in view.message()
-    path.write_bytes(content)
-    # the file has another date now, so that it stays unreadable: only that it is tried counts
-    view.page.state.button.click()
-    assert view.runner.jobs
-    view.settle()
-
-
-def test_nothing_is_read_while_it_is_hidden(view: Map) -> None:
-    view.page.hide()
-    view.show(Q)
-    assert not view.page.plot.layers
-    view.page.show()
-    view.settle()
-    assert view.page.plot.layers
 
 
 def test_coming_back_reads_nothing(view: Map) -> None:
