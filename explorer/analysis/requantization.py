@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.analysis.errors.metrics import ErrorMetrics
-from explorer.analysis.errors.pairs import RoundedPair, measure_pair
 from explorer.analysis.importance import checked_importance
-from explorer.analysis.rounding import rounded_type, rounding_problem, shape_problem
+from explorer.analysis.matching.views import TensorView
+from explorer.analysis.what_if import TensorSet, measure_set
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights import check_decodable
 from explorer.parallel import Check, never
@@ -71,7 +71,8 @@ def requantize(  # noqa: PLR0913 - all but the first two have a default
     """
     check_decodable(tensor)
     weighing = None if importance is None else checked_importance(importance, tensor)
-    kinds = [rounded_type(name, tensor.type.name, tensor.shape) for name in type_names]
+    alone = TensorSet((), TensorView.of(tensor), weighed=weighing is not None)
+    kinds = [alone.kind(name, tensor.shape) for name in type_names]
 
     def each() -> Iterator[Requantized]:
         for number, (name, kind) in enumerate(zip(type_names, kinds, strict=True)):
@@ -81,13 +82,13 @@ def requantize(  # noqa: PLR0913 - all but the first two have a default
                 if progress is not None:
                     progress(before + done)
 
-            problem = shape_problem(name, tensor.shape)
-            problem = problem or rounding_problem(name, weighed=weighing is not None)
+            problem = alone.problem(name)
             if problem is not None:
                 yield Requantized(name, None, None, None, problem=problem)
             else:
-                pair = RoundedPair(tensor, name, weighing)
-                found = measure_pair(pair, workers, cancel or never, report)
+                found = measure_set(
+                    *(alone, name, weighing, workers), check=cancel or never, progress=report
+                )
                 nbytes, bits = kind.nbytes_of(tensor.shape), kind.bits_per_weight
                 yield Requantized(name, nbytes, bits, found.metrics, found.saturated)
             report(tensor.parameters)

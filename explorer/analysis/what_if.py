@@ -27,6 +27,7 @@ from explorer.analysis.recipes.rules import CURRENT
 from explorer.analysis.recipes.tensors import RecipeModel
 from explorer.analysis.rounding import rounded_type, rounding_problem, shape_problem
 from explorer.analysis.survey_cache import CachedErrors, SurveyCache
+from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.formats.tensors import Shape, rows_by_name
 from explorer.formats.weights import Values
@@ -331,6 +332,70 @@ class RunningTotal:
         return TypeErrors(metrics, saturated, self._done, self._total, self._weighted)
 
 
+class Walks:
+    """Walks over the weights of sets, each once; what cannot be read is left out.
+
+    Args:
+        model: The model whose sets they are.
+        kept: Measures.
+        find: Returns what is known of a walk, None if it is to be measured.
+        put: Takes what was measured.
+        progress: Called with the work done, of the walks' costs, and the type's total so far.
+
+    Attributes:
+        done: The work done.
+        failures: Tensors that cannot be read, by the key of their set: name and reason.
+    """
+
+    def __init__(  # noqa: PLR0913 - all but the first four have a default
+        self,
+        model: Model,
+        kept: TaskErrors,
+        find: Callable[[Task], PairErrors | None],
+        put: Callable[[Task, PairErrors], object],
+        workers: int = 1,
+        *,
+        check: Check = never,
+        progress: Callable[[int, RunningTotal], object] = lambda _done, _total: None,
+    ) -> None:
+        self._names = model.tensors.columns.names
+        self._kept, self._find, self._put = kept, find, put
+        self._workers, self._check, self._progress = workers, check, progress
+        self.done = 0
+        self.failures: dict[tuple[object, ...], tuple[str, ExplorerError]] = {}
+
+    def total(self, tasks: Sequence[Task]) -> TypeErrors:
+        """Return the errors of all sets together; those of sets that are not known are measured."""
+        total = RunningTotal(sum(task.tensor_set.parameters for task in tasks))
+        for task in tasks:
+            errors = self._errors(task, total)
+            if errors is None:
+                total.leave_out(task.tensor_set)
+            else:
+                total.add(task.tensor_set, errors)
+        return total.errors()
+
+    def _errors(self, task: Task, total: RunningTotal) -> PairErrors | None:
+        tensors = task.tensor_set
+        found = None if tensors.key in self.failures else self._find(task)
+        if found is not None or tensors.key in self.failures:
+            return found
+        rate = task.cost / max(1, tensors.parameters)
+
+        def report(count: int) -> None:
+            self._progress(self.done + round(count * rate), total)
+
+        try:
+            found = self._kept.measure(task, self._workers, check=self._check, progress=report)
+        except ExplorerError as error:
+            self.failures[tensors.key] = self._names[tensors.rows[0]], error.with_traceback(None)
+        else:
+            self._put(task, found)
+        self.done += task.cost
+        report(0)
+        return found
+
+
 def missing_tasks(tasks: Sequence[Task], known: Callable[[Task], bool]) -> Iterator[Task]:
     """Yield each task that is not known, once."""
     seen: set[tuple[object, ...]] = set()
@@ -391,6 +456,20 @@ class SizeAfter:
         """Bits that a weight of the tensors would take; NaN without weights."""
         return 8 * self.nbytes / self.parameters if self.parameters else float("nan")
 
+    def with_types(self, model: Model, kinds: Mapping[int, TensorType]) -> SizeAfter:
+        """Return the sizes if tensors had these types; those that cannot stay as they are."""
+        columns = model.tensors.columns
+        sized = {row: kind.nbytes_of(columns.shapes[row]) for row, kind in kinds.items()}
+        more = {row: n - columns.nbytes[row] for row, n in sized.items() if n is not None}
+        return replace(
+            self,
+            nbytes=self.nbytes + sum(more.values()),
+            model_nbytes=self.model_nbytes
+            + sum(count for row, count in more.items() if row < model.tensors.main_rows),
+            file_nbytes=self.file_nbytes + sum(more.values()),
+            types={row: kinds[row] for row in more},
+        )
+
 
 def present_size(model: Model, rows: Collection[int]) -> SizeAfter:
     columns = model.tensors.columns
@@ -417,27 +496,10 @@ def size_after(
     if None not in problems:
         return replace(present, problem=problems[0] if problems else None)
     chosen = _chosen(model, sets, type_name)
-    columns = model.tensors.columns
-    types: dict[int, TensorType] = {}
-    more = more_in_model = 0
-    for row, (_, kind) in chosen.items():
-        nbytes = None if kind is None else kind.nbytes_of(columns.shapes[row])
-        if kind is not None and nbytes is not None:
-            types[row] = kind
-            more += nbytes - columns.nbytes[row]
-            if row < model.tensors.main_rows:
-                more_in_model += nbytes - columns.nbytes[row]
-    names = Counter(chosen[row][0] for row in types)
+    after = present.with_types(model, {row: kind for row, (_, kind) in chosen.items() if kind})
+    names = Counter(chosen[row][0] for row in after.types)
     del names[type_name]
-    return replace(
-        present,
-        nbytes=present.nbytes + more,
-        model_nbytes=present.model_nbytes + more_in_model,
-        file_nbytes=present.file_nbytes + more,
-        types=types,
-        kept=len(chosen) - len(types),
-        substitutes=dict(names),
-    )
+    return replace(after, kept=len(chosen) - len(after.types), substitutes=dict(names))
 
 
 def _chosen(

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from explorer.analysis import compare_tensors, requantize
-from explorer.analysis.errors.pairs import RUN_WEIGHTS, PairErrors
+from explorer.analysis.errors.pairs import PairErrors
 from explorer.analysis.matching.pairing import match_models
-from explorer.analysis.requantization import checked_importance
 from explorer.analysis.what_if import (
     PRESENT,
     RunningTotal,
@@ -33,7 +32,6 @@ from explorer.errors import ExplorerError, FormatError
 from explorer.formats import Model, open_model
 from explorer.quantization import dequantize, quantize
 from tests.helpers.model_pairs import write_gguf, write_safetensors
-from tests.helpers.threads import own_threads
 
 RANDOM = np.random.default_rng(3)
 ARRAYS = {
@@ -59,10 +57,10 @@ def _loss(values: NDArray[np.float32], kind: str) -> tuple[float, float]:
     return float(e @ e), float(reference @ reference)
 
 
-def _total(pieces: list[TensorSet], kind: str, **options: int) -> RunningTotal:
+def _total(pieces: list[TensorSet], kind: str) -> RunningTotal:
     total = RunningTotal(sum(piece.parameters for piece in pieces))
     for task in tasks_of(pieces, kind):
-        total.add(task.tensor_set, measure_set(task.tensor_set, task.type_name, **options))
+        total.add(task.tensor_set, measure_set(task.tensor_set, task.type_name))
     return total
 
 
@@ -119,18 +117,6 @@ def test_types_that_are_made_with_importance_only(model: Model) -> None:
     assert size_after(model, present, [known], "IQ1_S").bits_per_weight == 1.5625
 
 
-@pytest.mark.parametrize("kind", ["Q4_K", "Q5_1", "IQ4_NL", "int4", "F16"])
-def test_one_tensor_loses_what_a_requantization_says(model: Model, kind: str) -> None:
-    row = model.tensors.row_of("blk.0.attn_q.weight")
-    assert row is not None
-    found = _total(own_sets(model, [row]), kind).errors()
-    reported = next(iter(requantize(model.tensors.rows[row], [kind])))
-    assert reported.errors is not None
-    for figure in ("rmse", "relative_rmse", "max_abs_error", "sqnr_db", "equal", "sign_flips"):
-        assert getattr(found.metrics, figure) == getattr(reported.errors, figure)
-    assert found.saturated == pytest.approx(reported.saturated_codes)
-
-
 def test_against_the_original(tmp_path: Path) -> None:
     """The original is rounded, and what the file has lost already is shown beside it."""
     name = "blk.0.attn_q.weight"
@@ -180,32 +166,6 @@ def test_an_original_in_another_order(tmp_path: Path) -> None:
         assert found.metrics.relative_rmse == pytest.approx(np.sqrt(error / signal), rel=1e-12)
 
 
-def test_threads_change_nothing_and_progress_is_reported(tmp_path: Path) -> None:
-    values = {"x.weight": RANDOM.normal(0, 1, (RUN_WEIGHTS // 128, 512)).astype(np.float32)}
-    with open_model(write_gguf(tmp_path / "x.gguf", "llama", values)) as big:
-        (piece,) = own_sets(big, [0])
-        reported: list[int] = []
-        before = own_threads()
-        one = measure_set(piece, "Q8_0", progress=reported.append)
-        other = measure_set(piece, "Q8_0", workers=3)
-        assert reported == sorted(reported)
-        assert reported[-1] == piece.parameters
-        assert set(own_threads()) <= set(before)
-        assert one.metrics == other.metrics
-
-
-def test_importance_is_obeyed(model: Model) -> None:
-    (piece,) = own_sets(model, [1])
-    importance = np.ones(256, np.float32)
-    importance[::4] = 100
-    checked = checked_importance(importance, piece.original)
-    weighed = measure_set(piece, "Q4_K", checked).metrics
-    reported = next(iter(requantize(model.tensors.rows[1], ["Q4_K"], importance)))
-    assert reported.errors is not None
-    assert weighed.rmse == reported.errors.rmse
-    assert weighed.rmse != measure_set(piece, "Q4_K").metrics.rmse
-
-
 def test_hostile_weights(tmp_path: Path) -> None:
     odd = np.full((2, 64), np.nan, np.float32)
     odd[1] = 1.0
@@ -226,14 +186,6 @@ def test_hostile_weights(tmp_path: Path) -> None:
             measure_set(own_sets(cut, [1])[0], "F16")
         with pytest.raises(ExplorerError, match="unknown type"):
             own_sets(cut, [0])[0].problem("Q9_X")
-
-
-def test_what_cancel_raises_ends_it(model: Model) -> None:
-    def cancel() -> None:
-        raise InterruptedError
-
-    with pytest.raises(InterruptedError):
-        measure_set(own_sets(model, [0])[0], "Q8_0", check=cancel)
 
 
 def test_nothing_is_measured_twice(model: Model) -> None:

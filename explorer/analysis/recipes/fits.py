@@ -24,6 +24,7 @@ from explorer.analysis.what_if import (
     TaskErrors,
     TensorSet,
     TypeErrors,
+    Walks,
     missing_tasks,
 )
 from explorer.errors import ExplorerError
@@ -416,20 +417,8 @@ def recipe_size(
         for row, name in chosen.items()
         if name != PRESENT
     }
-    more = {
-        row: (kind.nbytes_of(columns.shapes[row]) or 0) - columns.nbytes[row]
-        for row, kind in types.items()
-    }
-    in_model = sum(count for row, count in more.items() if row < model.tensors.main_rows)
-    return replace(
-        present,
-        nbytes=present.nbytes + sum(more.values()),
-        model_nbytes=present.model_nbytes + in_model,
-        file_nbytes=present.file_nbytes + sum(more.values()),
-        types=types,
-        kept=len(recipe.types.keys() - types.keys()),
-        substitutes={},
-    )
+    kept = len(recipe.types.keys() - types.keys())
+    return replace(present.with_types(model, types), kept=kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -548,47 +537,17 @@ def try_recipes(  # noqa: PLR0913, PLR0917 - all but the first four have a defau
     """
     kept = kept or TaskErrors()
     every = [task for recipe in recipes for task in recipe_tasks(sets, recipe)] if measured else []
-    known: dict[tuple[object, ...], PairErrors | None] = {**kept.known(every)}
-    failures: dict[str, ExplorerError] = {}
-    names, done = model.tensors.columns.names, 0
+    known = kept.known(every)
+    walks = Walks(
+        *(model, kept, lambda task: known.get(task.key)),
+        lambda task, errors: known.update({task.key: errors}),
+        workers,
+        check=check,
+        progress=lambda done, _total: progress and progress(done),
+    )
     for recipe in recipes:
         tasks = recipe_tasks(sets, recipe)
-        for task in missing_tasks(tasks if measured else [], lambda task: task.key in known):
-            rate = task.cost / max(1, task.tensor_set.parameters)
-
-            def walked(count: int, rate: float = rate, before: int = done) -> None:
-                if progress is not None:
-                    progress(before + round(count * rate))
-
-            try:
-                known[task.key] = kept.measure(task, workers, check=check, progress=walked)
-            except ExplorerError as error:
-                known[task.key] = None
-                failures[names[task.tensor_set.rows[0]]] = error.with_traceback(None)
-            done += task.cost
-            walked(0, before=done)
+        total = walks.total(tasks) if tasks and measured else None
+        roles = errors_by_role(model, tasks, lambda task: known.get(task.key))
         size = recipe_size(model, present, sets, recipe)
-        yield _trial(model, recipe, size, tasks, known, tuple(failures.items()))
-
-
-def _trial(  # noqa: PLR0913, PLR0917 - what a trial is made of
-    model: Model,
-    recipe: RecipeTypes,
-    size: SizeAfter,
-    tasks: Sequence[Task],
-    known: Mapping[tuple[object, ...], PairErrors | None],
-    failures: Sequence[tuple[str, ExplorerError]],
-) -> RecipeTrial:
-    if recipe.problem is not None:
-        return RecipeTrial(recipe, size)
-    roles = errors_by_role(model, tasks, lambda task: known.get(task.key))
-    if not known:
-        return RecipeTrial(recipe, size, None, roles)
-    total = RunningTotal(sum(task.tensor_set.parameters for task in tasks))
-    for task in tasks:
-        errors = known[task.key]
-        if errors is None:
-            total.leave_out(task.tensor_set)
-        else:
-            total.add(task.tensor_set, errors)
-    return RecipeTrial(recipe, size, total.errors(), roles, failures)
+        yield RecipeTrial(recipe, size, total, roles, tuple(walks.failures.values()))

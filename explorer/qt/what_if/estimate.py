@@ -354,9 +354,7 @@ class WhatIfWork:
         self._request = estimate.request
         self._cache = cache
         self._errors: dict[str, what_if.TypeErrors] = {}
-        self._failures: dict[tuple[object, ...], tuple[str, ExplorerError]] = {}
         self._total = 0
-        self._done = 0
 
     def run(self, job: Job) -> WhatIfState:
         """Measure; in a worker.
@@ -365,65 +363,41 @@ class WhatIfWork:
             ExplorerError: The only tensor cannot be read.
         """
         self.control.obey(job.check)
+        estimate, request, cache = self._estimate, self._request, self._cache
         # what is known is shown first: a type that takes minutes must not hide the others
-        self._errors = self._estimate.known(self._cache)
-        self._total = sum(task.cost for task in self._estimate.missing(self._cache))
-        for name, tasks in self._estimate.tasks.items():
-            if self._estimate.total(name, self._cache) is None:
-                self._measure_type(name, tasks, job)
-        return self._state(None, self._done)
+        self._errors = estimate.known(cache)
+        self._total = sum(task.cost for task in estimate.missing(cache))
+        name = ""
 
-    def _measure_type(self, name: str, tasks: Sequence[what_if.Task], job: Job) -> None:
-        total = what_if.RunningTotal(self._estimate.parameters)
-        for task in tasks:
-            errors = self._measure(name, task, total, job)
-            if errors is None:
-                total.leave_out(task.tensor_set)
-            else:
-                total.add(task.tensor_set, errors)
-        whole = total.errors()
-        self._errors = {**self._errors, name: whole}
-        if not self._failures:
-            self._cache.totals.put(self._request.total_key(name), whole)
-
-    def _measure(
-        self, name: str, task: what_if.Task, total: what_if.RunningTotal, job: Job
-    ) -> PairErrors | None:
-        """Measure tensors unless their error is known; None if they cannot be read."""
-        tensors, key = task.tensor_set, self._request.key(task)
-        if tensors.key in self._failures:
-            return None
-        found = self._cache.sets.find(key, PairErrors)
-        if found is not None:
-            return found
-        rate = task.cost / max(1, tensors.parameters)
-
-        def publish(done: int) -> None:
+        def publish(done: int, total: what_if.RunningTotal) -> None:
             def state() -> WhatIfState:
                 self._errors = {**self._errors, name: total.errors()}
-                return self._state(name, self._done + round(done * rate))
+                return self._state(walks, name, done)
 
             job.publish(state)
 
-        called = self._request.document.model.tensors.columns.names[tensors.rows[0]]
-        workers = min(_MOST_WORKERS, all_cores())
-        try:
-            found = self._request.kept.measure(
-                task, workers, check=self.control.check, progress=publish
-            )
-        except ExplorerError as error:
-            if len(self._estimate.sets) == 1:
-                raise
-            drop_frames(error)
-            self._failures[tensors.key] = (called, error)
-            found = None
-        else:
-            self._cache.sets.put(key, found)
-        self._done += task.cost
-        return found
+        walks = what_if.Walks(
+            *(request.document.model, request.kept),
+            lambda task: cache.sets.find(request.key(task), PairErrors),
+            lambda task, errors: cache.sets.put(request.key(task), errors),
+            min(_MOST_WORKERS, all_cores()),
+            check=self.control.check,
+            progress=publish,
+        )
+        for name, tasks in estimate.tasks.items():
+            if estimate.total(name, cache) is None:
+                whole = walks.total(tasks)
+                for _, error in walks.failures.values():
+                    drop_frames(error)
+                    if len(estimate.sets) == 1:
+                        raise error
+                self._errors = {**self._errors, name: whole}
+                if not walks.failures:
+                    cache.totals.put(request.total_key(name), whole)
+        return self._state(walks, None, walks.done)
 
-    def _state(self, name: str | None, done: int) -> WhatIfState:
-        return WhatIfState(self._errors, done, self._total, name, tuple(self._failures.values()))
+    def _state(self, walks: what_if.Walks, name: str | None, done: int) -> WhatIfState:
+        return WhatIfState(self._errors, done, self._total, name, tuple(walks.failures.values()))
 
 
 # The lines of the table.
