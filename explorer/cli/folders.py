@@ -135,7 +135,7 @@ def _show(  # noqa: PLR0913, PLR0917 - what the two commands differ in
             model = stack.enter_context(open_model(entry.path))
             if kind_of(model) is not None:  # an adapter, a projector, an importance matrix
                 continue
-            row = replace(row, type=describe(model).file_type or "", size=model)
+            row = replace(row, type=describe(model).main_type, size=model)
             works.append((len(rows), *measure(model)))
         except ExplorerError as error:
             row = replace(row, problem=error.what)

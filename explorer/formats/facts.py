@@ -136,6 +136,11 @@ class Facts:
     components: tuple[TypeShare, ...] = ()  # of a checkpoint of several models
     types: tuple[TypeShare, ...] = ()  # what is stored as which tensor type, most bytes first
 
+    @property
+    def main_type(self) -> str:
+        """The file type, or else the tensor type of most bytes; "" without tensors."""
+        return self.file_type or (self.types[0].name if self.types else "")
+
 
 def describe(model: Model) -> Facts:
     """Return what a model is. Reads small values of the header only, and never raises."""

@@ -292,7 +292,7 @@ def chart_lines(comparison: Comparison) -> list[Line]:
         given = {name: value for name, value in known.items() if not math.isnan(value)}
         given |= {} if quality is None else quality.figures
         colour = facts.types[0].name if facts.types else ""
-        title = plain_text(f"{letter}: {facts.file_type or colour}")
+        title = plain_text(f"{letter}: {facts.main_type}")
         lines.append(Line(colour, title, size, size, given=given, front=True, mark=letter))
     return lines
 

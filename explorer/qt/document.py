@@ -102,9 +102,7 @@ class Document:
     @property
     def brief(self) -> str:
         """Its file type, or else the type of most bytes; of what is not a model, a few words."""
-        if self.facts.file_type or self.kind or not self.facts.types:
-            return self.facts.file_type or self.summary
-        return self.facts.types[0].name
+        return self.facts.file_type or (not self.kind and self.facts.main_type) or self.summary
 
     @property
     def summary(self) -> str:

@@ -258,6 +258,15 @@ class References(QObject):
         else:
             self.choose_other(document)
 
+    def swap(self, page: str) -> None:
+        """Show B as the current model, compared with the same, and A beside it."""
+        one, other = self.document, self.other
+        if one is not None and other is not None:
+            self._others[other] = one
+            if self.decided and self.original is not other:
+                self._originals[other] = self.original
+            self.app.open(other.path, page)
+
     def stop(self) -> None:
         """Compare the current model with nothing."""
         self.choose_other(None)

@@ -122,8 +122,7 @@ def read_header(entry: Entry, check: Check = never) -> Details:
     # a checkpoint of several models has no architecture, but says what it has
     parts = listed((one.name for one in facts.components), _SHOWN)
     known_facts = facts.architecture or parts or None, facts.parameters, facts.file_type
-    largest = max(facts.types, key=lambda share: share.nbytes, default=None)
-    main_type = None if largest is None else largest.name
+    main_type = facts.types[0].name if facts.types else None  # they have most bytes first
     return Details(*known_facts, problems, refusals, main_type)
 
 

@@ -42,6 +42,7 @@ def test_all_models_of_a_folder_against_their_original(
         alone = json.loads(capsys.readouterr().out)["sums"]["matrices"]
         for figure in ("relative_rmse", "sqnr_db", "rmse", "max_abs_error"):
             assert models[f"{name}.gguf"][figure] == alone[figure], figure
+    assert models["four.gguf"]["type"] == "Q4_0"
     assert models["four.gguf"]["on_front"]
     assert models["eight.gguf"]["on_front"]
     with table.open() as lines:

@@ -365,6 +365,12 @@ def test_pages_of_a_alone_say_so(
         caption = window.shell.picture_caption()
         assert (f"B: {second.title}" in caption) == (not alone)
         assert (f"against the original {original.title}" in caption) == alone
+    first = references.document
+    window.panels.show_page("error_map")
+    window.panels.compare_bar().swap.click()
+    qtbot.waitUntil(lambda: references.document is second)
+    assert (references.other, references.original) == (first, original)
+    assert window.panels.page == "error_map"
     wait_idle(qtbot, window)
 
 

@@ -31,7 +31,10 @@ from explorer.text import plain_text, shorten
 _LONGEST: Final = 24  # letters of a file's name on the button
 _OWN_READING: Final = frozenset({"errors", "what_if"})
 """Pages that read what they show, and say so themselves."""
-_SCOPE: Final = "This page shows A against the original. Summary and Tensors show B, too."
+_SCOPE: Final = (
+    "This page shows A against the original; swap A and B to see the other. Summary and Tensors "
+    "show both."
+)
 
 
 class FirstChoice(ModelChoice):
@@ -165,7 +168,12 @@ class CompareBar(QtWidgets.QWidget):
         self.matrix = MatrixChooser(self.references, self)
         self.finder = OriginalFinder(self.references)
         self.survey = SurveyBar(session, self)
-        choices = (self.first, 2), (self.second, 2), (self.original, 2)
+        self.swap = QtWidgets.QToolButton(self)
+        self.swap.setText("⇄")
+        self.swap.setToolTip("Swap A and B")
+        self.swap.setAccessibleName("Swap A and B")
+        self.swap.clicked.connect(lambda: self.references.swap(page()))
+        choices = (self.first, 2), self.swap, (self.second, 2), (self.original, 2)
         self.scope = plain_label(self)
         self.scope.setText(_SCOPE)
         self.scope.setForegroundRole(QPalette.ColorRole.PlaceholderText)
@@ -182,5 +190,6 @@ class CompareBar(QtWidgets.QWidget):
         self.finder.look()
 
     def _show_scope(self, page: str) -> None:
+        self.swap.setEnabled(self.references.other is not None)
         both = self.references.against_original is not None
         self.scope.setVisible(both and page in OF_A_ALONE)

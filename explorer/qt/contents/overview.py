@@ -310,10 +310,9 @@ class OverviewView(QtWidgets.QScrollArea):
         kind = [f"{bits.text} bits per weight"] if bits else []
         kind += [bytes_text(facts.nbytes)] if facts.nbytes else []
         context = "" if facts.context_length is None else integer_text(facts.context_length)
-        largest = facts.types[0].name if facts.types else ""
         tiles = [
             FigureTile(FACTS["parameters"].title, count_text(facts.parameters or 0), exact, page),
-            FigureTile("Type", plain_text(facts.file_type or largest), " · ".join(kind), page),
+            FigureTile("Type", plain_text(facts.main_type), " · ".join(kind), page),
         ]
         if not _is_part(document):  # what is no whole model has no context, and is not planned
             trained = "tokens, as trained"

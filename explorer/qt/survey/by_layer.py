@@ -317,7 +317,7 @@ class ByLayerPage(QWidget):
         upper = QWidget(self)
         under = row((self.readout, 1), self.save, margins=NOTE)
         column((self.lines, 1), under, of=upper)
-        self.splitter = split(self, (upper, 400), (lower, 220), vertical=True)
+        self.splitter = split(self, (upper, 300), (lower, 300), vertical=True)
         typed = self.range_of, self.edges
         bar = row(self.stack, self.norms, 1, *typed, margins=LINE, spacing=Space.NEAR)
         column(bar, (self.splitter, 1), of=self)

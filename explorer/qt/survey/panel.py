@@ -45,7 +45,6 @@ from explorer.text import integer_text
 
 _RENEW_MS = 500  # between two sortings while figures come in: rows that jump cannot be read
 _SHOWN = ("name", "layer", "type", "parameters", "bytes")
-_OF_A = ("type", "bytes", "relative_rmse", "weighted_relative_rmse")
 _OF_B = ("bytes_b", "relative_rmse_b", "difference", "bytes_difference")
 _WEIGHTED = ("weighted_relative_rmse", "weighted_relative_rmse_b")  # with an importance matrix
 _OF_TENSORS = ("name", "layer", "role", "type", "shape", "parameters")
@@ -82,6 +81,10 @@ class HotSpots:
             self._tensors, self.metric, self._metrics, self._values, self._session.reason
         )
 
+    def column_of(self, name: str) -> str:
+        """Return the name of the column of a figure."""
+        return name
+
     def known_count(self) -> int:
         """Return for how many tensors the metric is known that they are ranked by."""
         return int((~np.isnan(self._values[self.metric.name])).sum())
@@ -117,7 +120,11 @@ class BesideB(HotSpots):
 
     def table(self) -> Table[int]:
         first = super().table()
-        own = {name: replace(first[name], title=f"{first[name].title} A") for name in _OF_A}
+        own = {
+            one.name: replace(one, name=self.column_of(one.name), title=f"{one.title} A")
+            for one in first
+            if self.column_of(one.name) != one.name
+        }
         kind = replace(SIDES["type_b"], of=self._type_of, keys=None)
         columns = [own.get(column.name, column) for column in first.columns[:-1]]
         names = (*_OF_B, _WEIGHTED[1])
@@ -126,6 +133,9 @@ class BesideB(HotSpots):
         others["difference"] = replace(loss, tone=lambda row: loss_tone(loss.value(row)))
         beside = [cast("Column[int]", kind), *others.values()]
         return Table(*columns, *beside, first.columns[-1], title=first.title)
+
+    def column_of(self, name: str) -> str:
+        return f"{name}_a" if f"{name}_a" in SIDES.names else name
 
     def _type_of(self, row: Any) -> str:
         there = int(self._partners[row])
@@ -208,13 +218,14 @@ class HotSpotsPage(ListPanel):
             if session.references.matrix is not None:
                 shown.update(_WEIGHTED)
             before = None
-            hidden = {column.name for column in self.model.columns} - shown
+            hidden = {column.name for column in self.model.columns}
+            hidden -= set(map(self._spots.column_of, shown))
             self.table.show_columns(QByteArray(), hidden)
             self._fitted = None
         self._renew()
-        self._filter(self.bar.text)
-        self.select_tensor(self._row)
         if before is not self._document:
+            self._filter(self.bar.text)
+            self.select_tensor(self._row)
             self._rank()
 
     def _follow_selection(self) -> None:
@@ -246,6 +257,8 @@ class HotSpotsPage(ListPanel):
 
     def select_tensor(self, row: int, *, layer: bool = False) -> None:
         """Mark a tensor, also where its layer is meant; -1 marks none. Emits nothing."""
+        if row == self._row and row in self.table.selected_content_rows():
+            return  # nothing is scrolled
         self._row = row
         with QSignalBlocker(self.table):
             if row < 0 or not self.table.select_row(row):
@@ -269,16 +282,17 @@ class HotSpotsPage(ListPanel):
     def _rank(self) -> None:
         """Sort the worst to the top, and show the column they are sorted by."""
         names = [column.name for column in self.model.columns]
-        if not names:
+        if self._spots is None:
             return
-        by = SHARE if self.weighted.isChecked() else self.chosen.name
+        chosen = self._spots.column_of(self.chosen.name)
+        by = SHARE if self.weighted.isChecked() else chosen
         ascending = self.chosen.low_is_worse and by != SHARE
         order = Qt.SortOrder.AscendingOrder if ascending else Qt.SortOrder.DescendingOrder
-        for name in {by, self.chosen.name}:
+        for name in {by, chosen}:
             self.table.setColumnHidden(names.index(name), False)
         header = self.table.horizontalHeader()
         place = header.visualIndex(names.index(PERCENTILE))  # the figure stands before it
-        now = header.visualIndex(names.index(self.chosen.name))
+        now = header.visualIndex(names.index(chosen))
         if now != place - 1:
             header.moveSection(now, place if now > place else place - 1)
         self.table.sortByColumn(names.index(by), order)

@@ -479,12 +479,10 @@ class SurveySession(QObject):
     @property
     def known(self) -> Known | None:
         """All columns of the model; None until they were read."""
-        return _known(self.content, self.comparison)
-
-    @property
-    def other_known(self) -> Known | None:
-        """All columns of B; None without one, or until they were read."""
-        return _known(self.other, self.other_comparison)
+        if self.content is None:
+            return None
+        errors = None if self.comparison is None else self.comparison.errors
+        return Known(self.content.document.arrays, self.content.statistics, errors)
 
     @property
     def comparisons(self) -> list[ComparisonContent]:
@@ -705,10 +703,3 @@ _Subject: TypeAlias = tuple[Document | None, Reference, Document | None, Importa
 def _subject_of(references: References) -> _Subject:
     other = None if references.against_original is None else references.other
     return references.document, references.chosen, other, references.matrix
-
-
-def _known(content: SurveyContent | None, comparison: ComparisonContent | None) -> Known | None:
-    if content is None:
-        return None
-    errors = None if comparison is None else comparison.errors
-    return Known(content.document.arrays, content.statistics, errors)

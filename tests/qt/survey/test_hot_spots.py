@@ -170,6 +170,7 @@ def test_rows_grow_while_the_survey_runs_and_the_selection_stays(
     assert page(panel).table.selected_content_rows().tolist() == [7]
     panel.view.session.cancel()
     panel.settle()
+    assert page(panel).table.verticalScrollBar().value() == 0  # the worst are in sight
     assert panel.chosen == []
 
 
@@ -255,8 +256,10 @@ def test_errors_of_two_models_stand_beside_each_other(
     assert types_b == {names[0]: "Q8_0", names[1]: "Q8_0", names[2]: ""}
     losses = [loss for loss in panel.ranked("difference") if loss is not None]
     assert all(float(str(loss)) < 0 for loss in losses)  # B has more bits
-    errors = panel.ranked("relative_rmse")
+    errors = panel.ranked("relative_rmse_a")  # names of `compare --original --csv`
     assert errors == sorted(errors, reverse=True)  # type: ignore[type-var]
+    rank_by(panel, "sqnr_db")
+    assert panel.ranked("type_a")[0] == "Q4_0"
     panel.references.choose_other(None)
     panel.settle()
     assert "type_b" not in [column.name for column in page(panel).model.columns]

@@ -228,18 +228,6 @@ def test_another_model_ends_the_survey(huge: SurveyPanel, small: Document) -> No
     assert "0 of 12" in huge.view.bar.label.text()
 
 
-def test_a_model_may_be_closed_while_it_is_surveyed(huge: SurveyPanel) -> None:
-    huge.begin()
-    document = huge.view.session.document
-    assert document is not None
-    huge.references.set_documents([])
-    huge.references.show_document(None)
-    huge.view.show_document(None)
-    document.model.close()
-    huge.settle()
-    assert huge.view.state.isVisible()
-
-
 def test_the_survey_goes_on_while_something_else_is_looked_at(huge: SurveyPanel) -> None:
     huge.begin()
     huge.view.hide()
