@@ -173,17 +173,36 @@ MOST_CONTEXT: Final = 1 << 20
 PER_OCTAVE: Final = 16
 """Stops from a context to twice that."""
 
+MOST_REQUESTS: Final = 256
+"""Most requests that a slider offers."""
+
+_COPIES: Final = (1, 2, 4, 8)
 _LEAST_SNAP: Final = 2048
 _MOST_TRAINED: Final = 1 << 24  # a header may claim anything
 
 
 class Stops:
-    """Values in rising order; a slider's position is a place in `values`, drags snap to `snaps`."""
+    """Values in rising order; a slider's position is a place in `values`, drags snap to `snaps`.
 
-    def __init__(self, values: Iterable[int], snaps: Iterable[int]) -> None:
+    Attributes:
+        names: What stands below the slider, by value.
+        important: The value whose name goes before others; 0 for none.
+        page: Positions that a page goes.
+    """
+
+    def __init__(
+        self,
+        values: Iterable[int],
+        snaps: Iterable[int] = (),
+        names: Mapping[int, str] = MappingProxyType({}),
+        important: int = 0,
+        page: int = 1,
+    ) -> None:
         self.values = tuple(sorted(set(values)))
         known = set(self.values)
         self.snaps = tuple(snap for snap in sorted(set(snaps)) if snap in known)
+        self.names = {value: name for value, name in names.items() if value in known}
+        self.important, self.page = important, page
 
     @property
     def last(self) -> int:
@@ -223,7 +242,31 @@ def context_stops(trained: int) -> Stops:
             del values[nearest]  # it takes the place of its neighbour, so that places stay even
         values.append(trained)
         snaps.append(trained)
-    return Stops(values, snaps)
+    names = {value: context_text(value) for value in (LEAST_CONTEXT, *snaps)}
+    if trained in values:
+        names[trained] = f"trained {names[trained]}"
+    return Stops(values, snaps, names, trained, PER_OCTAVE)
+
+
+def _requests(_trained: int, _gpus: int) -> Stops:
+    """Return numbers of requests at once: four between each and twice that."""
+    octaves = range(2, MOST_REQUESTS.bit_length() - 1)
+    values = [1, 2, 3, *(1 << power | part << power - 2 for power in octaves for part in range(4))]
+    powers = [1 << power for power in range(MOST_REQUESTS.bit_length())]
+    names = {power: integer_text(power) for power in powers}
+    return Stops([*values, MOST_REQUESTS], powers, names, page=4)
+
+
+def _shares(_trained: int, _gpus: int) -> Stops:
+    """Return parts of a GPU's memory, in per cent."""
+    names = {share: f"{share} %" for share in range(10, 101, 20)}
+    return Stops(range(10, 101), range(10, 101, 10), names, page=10)
+
+
+def _copies(_trained: int, gpus: int) -> Stops:
+    """Return how many GPUs may share a layer."""
+    counts = [count for count in _COPIES if count <= max(1, gpus)]
+    return Stops(counts, counts, {count: str(count) for count in counts})
 
 
 def _round(value: float) -> int:
@@ -237,7 +280,6 @@ def _round(value: float) -> int:
 
 _EVERY: Final = 4  # of the slider's stops, of which it has 16 in an octave
 _SHARES: Final = tuple(range(50, 99, 4))  # per cent
-_COPIES: Final = (1, 2, 4, 8)
 
 
 class Axis(NamedTuple):
@@ -250,6 +292,7 @@ class Axis(NamedTuple):
         text: Returns the text of a number.
         value: Returns the value of the setting for a number.
         place: Returns the number of a plan.
+        stops: Returns where a slider stops, for a model's trained context and a number of GPUs.
     """
 
     label: str
@@ -258,6 +301,7 @@ class Axis(NamedTuple):
     text: Callable[[int], str]
     value: Callable[[int], Any]
     place: Callable[[Plan], int]
+    stops: Callable[[int, int], Stops]
 
 
 AXES: Final[Mapping[str, Axis]] = MappingProxyType(
@@ -265,16 +309,22 @@ AXES: Final[Mapping[str, Axis]] = MappingProxyType(
         "context": Axis(
             *("Context, in tokens", "Context", "Tokens of each request.", context_text),
             *(int, lambda plan: plan.context_asked),
+            lambda trained, _gpus: context_stops(trained),
+        ),
+        "parallel": Axis(
+            *("Requests at once", "Requests", "Requests at once.", integer_text),
+            *(int, lambda plan: int(plan.used("parallel", 1)), _requests),
         ),
         "utilization": Axis(
             *("Utilization, in per cent", "Utilization", "Part of each GPU that vLLM takes."),
             lambda share: f"{share} %",
             lambda share: share / 100,
             lambda plan: round(100 * plan.used("utilization", 0)),
+            _shares,
         ),
         "tensor_parallel": Axis(
             *("GPUs that share each layer", "GPUs", "GPUs that share each layer.", str),
-            *(int, lambda plan: int(plan.used("tensor_parallel", 1))),
+            *(int, lambda plan: int(plan.used("tensor_parallel", 1)), _copies),
         ),
     }
 )
@@ -376,7 +426,7 @@ def _places(h: Hyperparameters, inputs: PlanInputs, end: int, along: str) -> tup
         return curve_contexts(h.trained_context, end)
     if along == "utilization":
         return _SHARES
-    return tuple(count for count in _COPIES if count <= max(1, len(inputs.devices)))
+    return AXES[along].stops(h.trained_context, len(inputs.devices)).values
 
 
 def _memory_curve(

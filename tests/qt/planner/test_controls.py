@@ -13,62 +13,56 @@ from pytestqt.qtbot import QtBot
 from explorer.planner import Device
 from explorer.planner.engines.registry import ENGINES
 from explorer.qt.document import Document
+from explorer.qt.planner.controls import StopSlider
 from tests.qt.planner.plan_models import GIB, Panel, drag, turn_wheel, write_model
 
 KEY = Qt.Key
 
 
-def test_dragging_the_context_slider_plans_for_where_it_is_let_go(
-    qtbot: QtBot, panel: Panel
+@pytest.mark.parametrize(
+    ("name", "wanted", "beside"),
+    [
+        ("context", 32_768, 0),
+        ("context", 65_536, 3),  # drawn to a snap point close by
+        ("parallel", 12, 0),
+        ("parallel", 64, -3),
+    ],
+)
+def test_a_slider_is_dragged_to_a_value_that_is_planned_for(
+    qtbot: QtBot, panel: Panel, name: str, wanted: int, beside: int
 ) -> None:
-    slider = panel.body.controls.context
+    panel.body.controls.advanced.setChecked(True)
+    row = panel.body.controls.rows[name]
+    slider = row.slider
+    assert isinstance(slider, StopSlider)
     start = slider.x_of(slider.value())
-    target = slider.x_of(slider.stops.position(32_768))
-    steps = [start + (target - start) * i // 10 for i in range(11)]
-    drag(qtbot, slider, steps, y=8)
-    assert panel.state.inputs.settings.context == 32_768
-    plan = panel.assert_shown()
-    assert plan.used("context") == 32_768
-    assert panel.body.controls.context_edit.text() == "32,768"
-    assert "32,768" in slider.accessibleDescription()
+    target = slider.x_of(slider.stops.position(wanted)) + beside
+    drag(qtbot, slider, [start + (target - start) * i // 10 for i in range(11)], y=8)
+    assert getattr(panel.state.inputs.settings, name) == wanted
+    assert panel.assert_shown().used(name) == wanted
+    assert row.editor.text() == slider.accessibleDescription() == f"{wanted:,}"
+    panel.state.undo()
+    assert getattr(panel.state.inputs.settings, name) is None  # the drag is one step
 
 
-def test_a_drag_is_drawn_to_snap_points_close_by(qtbot: QtBot, panel: Panel) -> None:
+def test_a_click_a_key_and_the_wheel_move_the_slider(qtbot: QtBot, panel: Panel) -> None:
     slider = panel.body.controls.context
-    near = slider.x_of(slider.stops.position(65_536)) + 3
-    drag(qtbot, slider, [slider.x_of(slider.value()), near], y=8)
-    assert panel.state.inputs.settings.context == 65_536
-
-
-def test_a_click_moves_the_slider_to_where_it_was_made(qtbot: QtBot, panel: Panel) -> None:
-    slider = panel.body.controls.context
-    drag(qtbot, slider, [slider.x_of(slider.stops.position(8192))], y=8)
-    assert panel.assert_shown().used("context") == 8192
-
-
-def test_arrow_keys_go_one_stop_and_page_keys_an_octave(qtbot: QtBot, panel: Panel) -> None:
-    slider = panel.body.controls.context
-    slider.setFocus()
     stops = slider.stops
-    for key, expected in (
-        (KEY.Key_Right, stops.step(4096, 1)),
-        (KEY.Key_Left, 4096),
-        (KEY.Key_PageUp, 8192),
-        (KEY.Key_End, stops.values[-1]),
-        (KEY.Key_Home, 512),
-    ):
-        qtbot.keyClick(slider, key)
+    steps: list[tuple[Callable[[], object], int]] = [
+        (lambda: drag(qtbot, slider, [slider.x_of(stops.position(8192))], y=8), 8192),
+        (lambda: qtbot.keyClick(slider, KEY.Key_Right), stops.step(8192, 1)),
+        (lambda: qtbot.keyClick(slider, KEY.Key_Left), 8192),
+        (lambda: qtbot.keyClick(slider, KEY.Key_PageUp), 16_384),
+        (lambda: qtbot.keyClick(slider, KEY.Key_End), stops.values[-1]),
+        (lambda: qtbot.keyClick(slider, KEY.Key_Home), 512),
+        (lambda: turn_wheel(slider, 2), stops.step(512, 2)),
+        (lambda: turn_wheel(slider, -2), 512),
+    ]
+    slider.setFocus()
+    for act, expected in steps:
+        act()
         assert panel.state.inputs.settings.context == expected
         panel.assert_shown()
-
-
-def test_the_wheel_goes_one_stop_for_each_notch(panel: Panel) -> None:
-    slider = panel.body.controls.context
-    turn_wheel(slider, 2)
-    assert panel.state.inputs.settings.context == slider.stops.step(4096, 2)
-    panel.assert_shown()
-    turn_wheel(slider, -2)
-    assert panel.state.inputs.settings.context == 4096
 
 
 def test_a_context_is_typed_as_people_write_it(qtbot: QtBot, panel: Panel) -> None:
@@ -117,7 +111,7 @@ def test_the_trained_context_is_marked_and_reached(
     panel.show(load(write_model(tmp_path / "odd.gguf", trained=40_960)))
     slider = panel.body.controls.context
     assert 40_960 in slider.stops.snaps
-    assert "trained 40,960" in [mark.text for mark in slider._marks if mark.important]
+    assert slider.stops.names[slider.stops.important] == "trained 40,960"
     drag(qtbot, slider, [slider.x_of(slider.stops.position(40_960)) - 2], y=8)
     assert panel.assert_shown().used("context") == 40_960
 

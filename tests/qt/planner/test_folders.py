@@ -18,6 +18,7 @@ from explorer.planner import Device, Host
 from explorer.planner.plan import MEMORY, Level
 from explorer.present.plan_export import Curves
 from explorer.qt.document import Document
+from explorer.qt.planner.controls import StopSlider
 from tests.helpers.ollama_store import OllamaStore
 from tests.qt.planner.plan_models import GIB, Panel
 
@@ -108,15 +109,14 @@ def test_only_programs_that_load_folders_are_offered_with_their_own_settings(
     assert "profile" not in _shown(panel)
 
 
-def test_layers_are_shared_by_typing_and_the_command_says_so(qtbot: QtBot, panel: Panel) -> None:
+def test_layers_are_shared_by_a_slider_and_the_command_says_so(qtbot: QtBot, panel: Panel) -> None:
     alone = panel.plan().gpus[0].weights
     assert [held.is_used for held in panel.plan().gpus] == [True, False]
-    edit = panel.body.controls.rows["tensor_parallel"].editor
-    assert isinstance(edit, QSpinBox)
-    edit.setFocus()
-    edit.selectAll()
-    qtbot.keyClicks(edit, "2")
-    qtbot.keyClick(edit, Qt.Key.Key_Return)
+    shared = panel.body.controls.rows["tensor_parallel"].slider
+    assert isinstance(shared, StopSlider)
+    assert shared.stops.values == (1, 2)  # as many as there are GPUs
+    shared.setFocus()
+    qtbot.keyClick(shared, Qt.Key.Key_End)
     panel.settle()
     both = panel.plan().gpus
     assert [held.is_used for held in both] == [True, True]
@@ -132,6 +132,13 @@ def test_layers_are_shared_by_typing_and_the_command_says_so(qtbot: QtBot, panel
     qtbot.keyClicks(share, "80")
     qtbot.keyClick(share, Qt.Key.Key_Return)
     panel.settle()
+    dragged = panel.body.controls.rows["utilization"].slider
+    assert isinstance(dragged, StopSlider)
+    assert dragged.accessibleDescription() == "80 %"
+    dragged.setFocus()
+    qtbot.keyClick(dragged, Qt.Key.Key_Left)
+    assert panel.state.inputs.settings.utilization == 0.79
+    qtbot.keyClick(dragged, Qt.Key.Key_Right)
     words = panel.body.export.text("server")
     assert words.startswith("vllm serve ")
     assert "--tensor-parallel-size 2" in words
