@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from PySide6 import QtCore, QtGui, QtWidgets
 from PySide6.QtCore import QSize, Qt
@@ -47,6 +47,7 @@ from explorer.qt.selection import Selection, key_position
 from explorer.qt.services import Services
 from explorer.qt.settings import Settings
 from explorer.qt.shell import BottomBar, Shell, TopBar
+from explorer.qt.widgets.asking import ask_file, ask_files, ask_folder
 from explorer.qt.widgets.labels import MessageBar
 from explorer.qt.widgets.progress import JobBar
 from explorer.sources import Address, is_address
@@ -57,23 +58,15 @@ if TYPE_CHECKING:
     from explorer.demo import DemoPaths
 
 
-def ask_models(parent: QtWidgets.QWidget) -> list[Path]:
+def ask_models(window: MainWindow) -> list[Path]:
     """Ask for models to open; return their files, none if the user cancels."""
-    names, _ = QtWidgets.QFileDialog.getOpenFileNames(parent, "Open models", "", _kinds())
-    return [Path(name) for name in names]
+    return ask_files(window.panels.app, window, "Open models", _MODELS, _kinds())
 
 
-def ask_model_folder(parent: QtWidgets.QWidget) -> list[Path]:
+def ask_model_folder(window: MainWindow) -> list[Path]:
     """Ask for the folder of a model; return it, or nothing."""
-    name = QtWidgets.QFileDialog.getExistingDirectory(parent, "Open a model's folder")
-    return [Path(name)] if name else []
-
-
-def ask_reference(parent: QtWidgets.QWidget) -> Path | None:
-    """Ask for a model to compare with; return its file, or None."""
-    title = "Open a model to compare with"
-    name, _ = QtWidgets.QFileDialog.getOpenFileName(parent, title, "", _kinds())
-    return Path(name) if name else None
+    folder = ask_folder(window.panels.app, window, "Open a model's folder", _MODELS)
+    return [] if folder is None else [folder]
 
 
 def _kinds() -> str:
@@ -82,6 +75,9 @@ def _kinds() -> str:
 
     legacy = (f"*{suffix}" for suffix in LEGACY_SUFFIXES)
     return f"Models ({' '.join([*kinds, *legacy])});;All files (*)"
+
+
+_MODELS: Final = "models"  # of the dialogs that ask for one
 
 
 _WRITE_AFTER_MS = 3_000  # so soon after a change it is on the disk
@@ -294,6 +290,12 @@ class WindowServices(Services):
 
     def say(self, sentence: str) -> None:
         self._window.bottom.notice.show_done(sentence)
+
+    def last_folder(self, kind: str) -> str:
+        return self._window.settings.note(f"folder_{kind}")
+
+    def note_folder(self, kind: str, folder: str) -> None:
+        self._window.settings.set_note(f"folder_{kind}", folder)
 
     def go(self, page: str) -> None:
         self._window.panels.show_page(page)
@@ -574,7 +576,8 @@ class MainWindow(QtWidgets.QMainWindow):
 
     def ask_reference(self, *, as_original: bool = False) -> None:
         """Ask for a model to compare the current one with, and open it."""
-        path = ask_reference(self)
+        title = "Open a model to compare with"
+        path = ask_file(self.panels.app, self, title, _MODELS, _kinds())
         if path is not None:
             self.open_reference(path, as_original=as_original)
 

@@ -41,6 +41,14 @@ class Services(ABC):
         """Say what was done without being asked for in so many words."""
 
     @abstractmethod
+    def last_folder(self, kind: str) -> str:
+        """Return where the last file of a kind was, over restarts; empty if none was."""
+
+    @abstractmethod
+    def note_folder(self, kind: str, folder: str) -> None:
+        """Know where the last file of a kind was."""
+
+    @abstractmethod
     def go(self, page: str) -> None:
         """Bring a page to the front, by its name in `GROUPS`."""
 

@@ -18,6 +18,7 @@ class RecordingServices(Services):
     Attributes:
         errors: What was reported.
         written: Files that were written.
+        folders: Where the last file of each kind was.
         asked: Everything else: the name of the method, and its arguments.
     """
 
@@ -25,6 +26,7 @@ class RecordingServices(Services):
         super().__init__(runner, Selection())
         self.errors: list[ExplorerError] = []
         self.written: list[str] = []
+        self.folders: dict[str, str] = {}
         self.asked: list[tuple[object, ...]] = []
 
     def calls(self, name: str) -> list[tuple[object, ...]]:
@@ -39,6 +41,12 @@ class RecordingServices(Services):
 
     def say(self, sentence: str) -> None:
         self.asked.append(("say", sentence))
+
+    def last_folder(self, kind: str) -> str:
+        return self.folders.get(kind, "")
+
+    def note_folder(self, kind: str, folder: str) -> None:
+        self.folders[kind] = folder
 
     def go(self, page: str) -> None:
         self.asked.append(("go", page))

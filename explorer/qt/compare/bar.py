@@ -24,6 +24,7 @@ from explorer.qt.references import (
 from explorer.qt.services import Services
 from explorer.qt.survey.bar import SurveyBar
 from explorer.qt.survey.session import SurveySession
+from explorer.qt.widgets.asking import ask_file
 from explorer.qt.widgets.building import LINE, NOTE, column, row
 from explorer.qt.widgets.labels import plain_label
 from explorer.text import plain_text, shorten
@@ -122,9 +123,9 @@ class MatrixChooser(QtWidgets.QPushButton):
         """Ask for a file and open it."""
         kinds = "Importance matrices (*.gguf *.imatrix *.dat);;All files (*)"
         title = "Open an importance matrix"
-        name, _ = QtWidgets.QFileDialog.getOpenFileName(self, title, "", kinds)
-        if name:
-            self.open(Path(name))
+        path = ask_file(self.app, self, title, "matrix", kinds)
+        if path is not None:
+            self.open(path)
 
     def open(self, path: Path) -> None:
         """Open a file in the background."""

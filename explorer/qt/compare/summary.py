@@ -22,14 +22,7 @@ from PySide6.QtGui import (
     QSyntaxHighlighter,
     QTextCharFormat,
 )
-from PySide6.QtWidgets import (
-    QFileDialog,
-    QPlainTextEdit,
-    QPushButton,
-    QSpinBox,
-    QTabWidget,
-    QWidget,
-)
+from PySide6.QtWidgets import QPlainTextEdit, QPushButton, QSpinBox, QTabWidget, QWidget
 
 from explorer.analysis.differences import Differences
 from explorer.analysis.what_if import pareto_front
@@ -59,6 +52,7 @@ from explorer.qt.services import Services
 from explorer.qt.survey.session import ComparisonContent, SurveySession, SurveyState
 from explorer.qt.theme import Space, TextSize, ink_of, style_text
 from explorer.qt.what_if.chart import Measure, WhatIfChart, mebibytes_of
+from explorer.qt.widgets.asking import ask_file
 from explorer.qt.widgets.building import LINE, NOTE, column, row
 from explorer.qt.widgets.controls import check, choice, picture_buttons, split
 from explorer.qt.widgets.labels import SELECTABLE, ElidedLabel, error_caution, plain_label
@@ -578,9 +572,9 @@ class CompareView(TabbedPanel, Reader[Shown]):
     def _ask_measured(self) -> None:
         kinds = "Logs and tables (*.txt *.log *.csv *.tsv);;All files (*)"
         title = "Perplexity or KL divergence"
-        name, _ = QFileDialog.getOpenFileName(self, title, "", kinds)
-        if name:
-            self.add_measured_of(Path(name))
+        path = ask_file(self.app, self, title, "measured", kinds)
+        if path is not None:
+            self.add_measured_of(path)
 
     def add_measured_of(self, path: Path) -> None:
         """Read what others measured, and show it beside the errors."""

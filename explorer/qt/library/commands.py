@@ -15,7 +15,6 @@ from PySide6.QtWidgets import (
     QAbstractItemView,
     QDialog,
     QDialogButtonBox,
-    QFileDialog,
     QLineEdit,
     QMenu,
     QMessageBox,
@@ -41,6 +40,7 @@ from explorer.qt.machine import PlannedMachine
 from explorer.qt.services import Services
 from explorer.qt.settings import Settings
 from explorer.qt.theme import Space, TextSize, monospace_font, style_text, warning_colour
+from explorer.qt.widgets.asking import ask_folder
 from explorer.qt.widgets.building import add_action, column, copy_text, row, show_menu
 from explorer.qt.widgets.labels import SELECTABLE, plain_label
 from explorer.qt.widgets.table_model import TableModel
@@ -649,9 +649,9 @@ class Commands(QObject):
 
     def ask_folder(self) -> None:
         """Ask for a folder of models and list it from now on."""
-        name = QFileDialog.getExistingDirectory(self._panel, "Add a folder of models")
-        if name:
-            self.add_folder(Path(name))
+        folder = ask_folder(self.app, self._panel, "Add a folder of models", "library")
+        if folder is not None:
+            self.add_folder(folder)
 
     def add_folder(self, folder: Path) -> None:
         """List the models of a folder from now on."""

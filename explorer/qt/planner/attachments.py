@@ -17,6 +17,7 @@ from explorer.qt.planner.fields import CalmComboBox, buddy_label, fill, push_but
 from explorer.qt.planner.state import CurrentPlan, PlannedModel, PlannerState
 from explorer.qt.services import Services
 from explorer.qt.theme import Space
+from explorer.qt.widgets.asking import ask_file
 from explorer.qt.widgets.building import Flow
 from explorer.sources import Address
 from explorer.text import bytes_text, plain_text, shorten
@@ -42,7 +43,7 @@ class AttachmentsBox(QtWidgets.QWidget):
         self._reading, self._adding = JobSlot(app.runner, self), JobSlot(app.runner, self)
         self._model: PlannedModel | None = None
         self._proposed: list[Attachment] = []
-        self._report = app.report
+        self._app, self._report = app, app.report
         self.speculation = CalmComboBox(self)
         self.speculation.setObjectName("planner_speculation")
         self.speculation.setAccessibleName("Speculative decoding")
@@ -188,9 +189,9 @@ class AttachmentsBox(QtWidgets.QWidget):
 
     def _ask(self, _checked: bool = False) -> None:
         title = "Add a projector, a LoRA adapter or a draft model"
-        name, _ = QtWidgets.QFileDialog.getOpenFileName(self, title, "", "GGUF (*.gguf)")
-        if name:
-            self.add_path(Path(name))
+        path = ask_file(self._app, self, title, "attachment", "GGUF (*.gguf)")
+        if path is not None:
+            self.add_path(path)
 
     def add_path(self, path: Path) -> None:
         """Read a file in a worker, and add it if it goes with the model."""

@@ -27,6 +27,7 @@ from explorer.qt.planner.fields import fill, push_button
 from explorer.qt.planner.pages import PlannerPage, show_in
 from explorer.qt.planner.state import PlannerState
 from explorer.qt.services import Services
+from explorer.qt.widgets.asking import ask_file
 from explorer.qt.widgets.building import NOTE, Flow
 from explorer.qt.widgets.labels import SELECTABLE, plain_label
 from explorer.qt.widgets.table_model import TableModel
@@ -35,12 +36,10 @@ from explorer.sources import is_address
 from explorer.text import plain_text
 
 
-def ask_log(parent: QtWidgets.QWidget) -> Path | None:
+def ask_log(app: Services, parent: QtWidgets.QWidget) -> Path | None:
     """Ask for a log; return its file, or None."""
-    title = "Compare with a log"
     kinds = "Logs (*.log *.txt *.jsonl);;All files (*)"
-    name, _ = QtWidgets.QFileDialog.getOpenFileName(parent, title, "", kinds)
-    return Path(name) if name else None
+    return ask_file(app, parent, "Compare with a log", "log", kinds)
 
 
 def may_run(parent: QtWidgets.QWidget, command: Sequence[str]) -> bool:
@@ -132,7 +131,7 @@ class LogPage(PlannerPage):
             self._show()
 
     def ask(self) -> None:
-        path = ask_log(self)
+        path = ask_log(self.app, self)
         if path is not None:
             self.compare(path)
 
@@ -183,9 +182,9 @@ class LogPage(PlannerPage):
         """Say that no program was found, and ask for one."""
         self.app.report(error)
         title = "Choose your llama-server or llama-fit-params"
-        name, _ = QtWidgets.QFileDialog.getOpenFileName(self, title)
-        if name:
-            self.state.name_program(Path(name))
+        path = ask_file(self.app, self, title, "program")
+        if path is not None:
+            self.state.name_program(path)
             self.check_build()
 
     def _run_build(self, command: list[str], settings: llama_cpp.Settings) -> None:

@@ -153,7 +153,7 @@ class PlannerView(QtWidgets.QWidget):
         """Ask for a log and show it beside the plan."""
         if self.body is not None and self._stack.currentWidget() is self.body:
             self.body.show_log()  # it can be pasted, too
-        path = ask_log(self)
+        path = ask_log(self.app, self)
         if path is not None:
             self.compare_log(path)
 

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFileDialog, QMessageBox, QWidget
@@ -17,6 +18,8 @@ from explorer.errors import ExplorerError, system_reason
 from explorer.qt.jobs import Job, Work
 from explorer.qt.services import Services
 from explorer.text import plain_text
+
+_SAVED: Final = "saved"  # of the folders where the last file of a kind was
 
 
 class FileSaver:
@@ -40,7 +43,7 @@ class FileSaver:
         """
         filters = {f"{kind} (*{suffix})": suffix for kind, suffix in kinds.items()}
         usual = next(iter(kinds.values()))
-        suggested = name + usual
+        suggested = os.path.join(self.app.last_folder(_SAVED), name + usual)
         # the dialog would ask about the name as it was typed, which may not be the one we write
         silent = QFileDialog.Option.DontConfirmOverwrite
         while True:
@@ -52,6 +55,7 @@ class FileSaver:
             self.kind = kind.partition(" (*")[0]
             path = self._completed(Path(chosen), kinds, filters.get(kind, usual))
             if path is None or self._may_write(path, chosen):
+                self.app.note_folder(_SAVED, os.path.dirname(chosen))
                 return path
             suggested = chosen
 

@@ -396,7 +396,7 @@ def test_nothing_downloaded_offers_the_demo_and_a_folder(
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "own.gguf").write_bytes(gguf_bytes("own"))
     monkeypatch.setattr(
-        "explorer.qt.library.commands.QFileDialog.getExistingDirectory",
+        "explorer.qt.widgets.asking.QFileDialog.getExistingDirectory",
         lambda *_: str(tmp_path / "mine"),
     )
     panel.qtbot.mouseClick(panel.view.add_button, Qt.MouseButton.LeftButton)
