@@ -502,17 +502,12 @@ class MainWindow(QtWidgets.QMainWindow):
             self.show_demo()
 
     def show_demo(self) -> None:
-        """Open the demo model, and list the demo's store in the library, which is empty."""
+        """Make the demo model if it is not there, and open it; list its folder in the library."""
         self.panels.setCurrentWidget(self.panels.overview)
-        self.open_demo(with_store=True)
-
-    def open_demo(self, *, with_store: bool = False) -> None:
-        """Make the demo model if it is not there, and open it; list its store in the library."""
 
         def show(demo: DemoPaths) -> None:
             self.open_paths([demo.model])
-            if with_store:
-                self.panels.show_demo_store(demo.store)
+            self.panels.list_demo(demo.model.parent)
 
         self.runner.run("Making the demo model", _make_demo, show, self.show_error)
 
@@ -658,7 +653,7 @@ def _connect_commands(window: MainWindow) -> None:
         actions.offline.setEnabled(False)
         actions.offline.setToolTip(plain_text(why))
         actions.offline.setStatusTip(plain_text(why))
-    actions.open_demo.triggered.connect(window.open_demo)
+    actions.open_demo.triggered.connect(window.show_demo)
     actions.compare_model.triggered.connect(lambda: window.panels.show_page("compare"))
     actions.compare_model.triggered.connect(window.ask_reference)
     actions.compare_log.triggered.connect(window.panels.ask_log)

@@ -186,7 +186,7 @@ class Panels(Pages):
     def __init__(self, app: Services, settings: Settings, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.app, self.runner, self._settings = app, app.runner, settings
-        self._demo_store: Path | None = None
+        self._demo_folder: Path | None = None
         self._documents: frozenset[Document] = frozenset()
         self._tabs: list[LazyTab[Any]] = []
         self.comparing: SurveySession | None = None  # made with the first page that compares
@@ -264,7 +264,7 @@ class Panels(Pages):
         from explorer.qt.library.readers import library_places  # noqa: PLC0415
 
         view = LibraryView(
-            self.app, self._settings, self, places=lambda: library_places(self._demo_store)
+            self.app, self._settings, self, places=lambda: library_places(self._demo_folder)
         )
         pages = (name for group, names in GROUPS.items() if group != "library" for name in names)
         view.commands.pages = {name: FULL_TITLES[name] for name in pages}
@@ -280,9 +280,9 @@ class Panels(Pages):
         if self.library.built is not None and path is None:
             self.library.built.plan_for(self.machine.target())
 
-    def show_demo_store(self, models: Path) -> None:
-        """List the demo's store in the library too, for users who have downloaded nothing."""
-        self._demo_store = models
+    def list_demo(self, folder: Path) -> None:
+        """List the demo model in the library too, for users who have downloaded nothing."""
+        self._demo_folder = folder
         if self.library.built is not None:
             self.library.built.rescan()
 
@@ -476,7 +476,7 @@ def downloads(panels: Panels) -> Callable[[Check], list[tuple[Entry, str]]]:
     if library is not None and library.listed:
         listed = library.listed
         return lambda _check: listed
-    own, demo = panels._settings.library_folders, panels._demo_store
+    own, demo = panels._settings.library_folders, panels._demo_folder
     return lambda check: downloaded(library_places(demo), own, check)
 
 

@@ -30,6 +30,7 @@ from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobSlot
 from explorer.qt.services import Services
 from explorer.qt.widgets.building import row
+from explorer.qt.widgets.controls import MOST_VISIBLE
 from explorer.qt.widgets.labels import plain_label
 from explorer.sources import is_address
 from explorer.text import plain_text
@@ -504,7 +505,7 @@ class ModelChoice(QWidget):
         )
         self.list.setMinimumContentsLength(self.least_letters)
         self.list.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
-        self.list.setMaxVisibleItems(30)
+        self.list.setMaxVisibleItems(MOST_VISIBLE)
         self.label.setBuddy(self.list)
         row(self.label, (self.list, 1), of=self)
         self.list.activated.connect(self._take)

@@ -52,7 +52,7 @@ from explorer.qt.theme import (
     style_text,
     widen_with_text,
 )
-from explorer.qt.widgets.building import column, row
+from explorer.qt.widgets.building import column, row, tab_through
 from explorer.qt.widgets.labels import Chip, ChipText, ElidedLabel, Notice, plain_label
 from explorer.qt.widgets.painting import IconButton, IconLabel, SearchButton, paint_icon
 from explorer.qt.widgets.segments import SegmentBar
@@ -141,8 +141,10 @@ class Rail(QTabBar):
         paint_icon(painter, icon, self._names[place], colour)
         if chosen and self.hasFocus():
             painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.setPen(QPen(QColor(ink.accent), 2))
-            painter.drawRoundedRect(area.adjusted(1, 1, -1, -1), CORNER, CORNER)
+            # in high contrast the ground is as the accent
+            line = ink.on_tint if ink.tint == ink.accent else ink.accent
+            painter.setPen(QPen(QColor(line), 2))
+            painter.drawRoundedRect(area.adjusted(2, 2, -2, -2), CORNER, CORNER)
 
 
 _LONGEST_MACHINE: Final = 80
@@ -431,6 +433,7 @@ class Shell(QWidget):
         """Show what is compared above the pages that compare."""
         if on and not self._bar.count():
             self._bar.addWidget(self.panels.compare_bar())
+            tab_through(self.head.pages, *self.panels.compare_bar().stops)
         if self.panels.bar is not None:
             self.panels.bar.setVisible(on)
             if on:

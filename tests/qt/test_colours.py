@@ -205,6 +205,22 @@ def test_rail_pages_chips_and_tiles_of_the_window_read_well(
         assert sum(each == accent for each in cells) >= 60, bar
 
 
+@pytest.mark.parametrize("scheme", _SCHEMES)
+def test_the_focus_of_the_rail_is_seen(qtbot: QtBot, window: MainWindow, scheme: Scheme) -> None:
+    apply_scheme(scheme)
+    rail = window.shell.rail
+    window.setFocus()
+    before = _picture(rail)
+    rail.setFocus()
+    qtbot.waitUntil(rail.hasFocus)
+    after, area = _picture(rail), rail.tabRect(rail.currentIndex())
+    line = [
+        contrast(after.pixelColor(x, area.center().y()), before.pixelColor(x, area.center().y()))
+        for x in range(area.left(), area.right())
+    ]
+    assert max(line) >= 3.0
+
+
 @pytest.mark.parametrize("vision", _VISIONS)
 def test_series_are_told_apart(vision: str | None) -> None:
     colours = [QColor(name) for name in SERIES]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QRect, Qt
 from PySide6.QtGui import QKeySequence
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
@@ -73,6 +73,8 @@ def test_the_size_of_the_guide_is_remembered(
     window: MainWindow, settings: Settings, make_window: Callable[..., MainWindow]
 ) -> None:
     window.help.show_guide("start")
+    room = window.screen().availableGeometry()
+    assert room.contains(QRect(room.topLeft(), guide_of(window).frameSize()))
     guide_of(window).resize(777, 555)
     guide_of(window).reject()
     other = make_window(settings=settings)

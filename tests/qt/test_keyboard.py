@@ -462,6 +462,23 @@ def test_tab_goes_down_a_page_of_weights(hands: Hands) -> None:
         assert len(tops) > 1
 
 
+def test_tab_comes_in_the_order_of_reading(hands: Hands) -> None:
+    """Pictures before the tables beside them, bars before what they are above."""
+    found = ["Go to offset, decimal or 0x…", "Find bytes", "Bytes of the file"]
+    compared = ["A", "B", "Original", "Importance matrix"]
+    for page, expected in {
+        "raw": found,
+        "weights": ["Number of bins", "Histogram of weights", "Statistics"],
+        "compare": ["Pages", *compared],
+    }.items():
+        hands.panel(page)
+        names: list[str] = []
+        for _ in range(_MOST_TABS):
+            names.append(hands.focus.accessibleName())
+            QTest.keyClick(hands.focus, _KEY.Key_Tab)
+        assert [one for one in dict.fromkeys(names) if one in expected] == expected, page
+
+
 def test_the_search_means_the_model_that_is_shown(hands: Hands, tmp_path: Path) -> None:
     window = hands.window
     twin = tmp_path / "twin.gguf"

@@ -180,6 +180,7 @@ class CompareBar(QtWidgets.QWidget):
         self.scope.setForegroundRole(QPalette.ColorRole.PlaceholderText)
         scope = row((self.scope, 1), margins=NOTE)
         column(row(*choices, self.matrix, margins=LINE), scope, self.survey, of=self)
+        self.stops = self.first, self.second, self.original, self.matrix, self.survey
         self.setAccessibleName("What is compared")
         self._page = page
         self.references.changed.connect(lambda: self._show_scope(self._page()))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from PySide6 import QtGui, QtWidgets
-from PySide6.QtCore import QEvent, Qt, QUrl
+from PySide6.QtCore import QEvent, QSize, Qt, QUrl
 from PySide6.QtGui import QAction, QKeySequence
 
 from explorer.paths import resource
@@ -428,6 +428,7 @@ def _text_tables(frame: QtGui.QTextFrame) -> Iterator[QtGui.QTextTable]:
 
 
 _WIDTH, _HEIGHT = 900, 640
+_FRAME: Final = QSize(8, 48)  # at most, around a window
 _TOPICS_WIDTH: Final = 220
 
 
@@ -467,7 +468,8 @@ class HelpWindow(QtWidgets.QDialog):
         self.search.left_down.connect(lambda: self.topics.setFocus(Qt.FocusReason.OtherFocusReason))
         self.topics.currentRowChanged.connect(self._choose)
         self.text.historyChanged.connect(self._page_shown)
-        self.resize(_WIDTH, _HEIGHT)
+        room = self.screen().availableGeometry().size() - _FRAME
+        self.resize(QSize(_WIDTH, _HEIGHT).boundedTo(room))
 
     @property
     def page(self) -> str:

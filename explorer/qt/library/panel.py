@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from PySide6 import QtWidgets
-from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAccessible, QResizeEvent, QShowEvent
 
 from explorer.errors import ExplorerError
@@ -242,23 +242,11 @@ class LibraryWidgets(QtWidgets.QWidget):
             self.tree.setCurrentIndex(self.model.index(0, 0))
 
     def refresh_pane(self) -> None:
-        """Show the details of the current row; without one there is no pane."""
+        """Show the details of the current row."""
         if self.shows_blobs:
             self.pane.show_file(self.blobs.current_file())
         elif not self.pane.shows_text or self.tree.current_node() is None:
             self.pane.show_node(self.tree.current_node())
-        self.show_pane()
-
-    def show_pane(self) -> None:
-        """Show the pane if there is something in it; the current row stays in sight."""
-        shown = self.blobs.current_file() if self.shows_blobs else self.tree.current_node()
-        if self.pane.isHidden() is not (shown is not None):
-            return
-        view: QtWidgets.QAbstractItemView = self.blobs.table if self.shows_blobs else self.tree
-        seen = view.viewport().rect().intersects(view.visualRect(view.currentIndex()))
-        self.pane.setVisible(shown is not None)
-        if seen:  # the list has become shorter
-            QTimer.singleShot(0, view, lambda: view.scrollTo(view.currentIndex()))
 
     def _turn(self) -> None:
         """Put the pane beside the lists where there is room, else below them."""
@@ -385,10 +373,8 @@ class LibraryView(LibraryWidgets):
         self.tree.opened.connect(self.commands.open_node)
         self.tree.sight_changed.connect(self._prefer_visible)
         self.tree.current_moved.connect(self.pane.show_node)
-        self.tree.current_moved.connect(self.show_pane)
         self.tree.selection_moved.connect(self._show_total)
         self.blobs.file_chosen.connect(self.pane.show_file)
-        self.blobs.file_chosen.connect(self.show_pane)
         self.open_button.clicked.connect(self.commands.open_selected)
         self.compare_button.clicked.connect(self.commands.compare.trigger)
         self.free_button.clicked.connect(self.free_space)

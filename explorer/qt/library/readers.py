@@ -38,10 +38,10 @@ def machine_places() -> list[stores.Place]:
     return stores.present_places(stores.this_machine())
 
 
-def library_places(demo_store: Path | None = None) -> list[stores.Place]:
-    """Return the stores of this machine that are there, and the demo's if there is one."""
-    demo = [] if demo_store is None else [stores.Place(stores.StoreKind.OLLAMA, demo_store)]
-    return machine_places() + demo
+def library_places(demo: Path | None) -> list[stores.Place]:
+    """Return the stores of this machine that are there, and the folder of the demo model."""
+    own = [] if demo is None else [stores.Place(stores.StoreKind.FOLDER, demo)]
+    return machine_places() + own
 
 
 def all_places(places: Sequence[stores.Place], folders: Iterable[Path]) -> list[stores.Place]:

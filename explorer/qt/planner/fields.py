@@ -38,6 +38,7 @@ from explorer.qt.theme import (
     warning_colour,
 )
 from explorer.qt.widgets.cells import level_colours
+from explorer.qt.widgets.controls import MOST_VISIBLE
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.painting import device_colour, plain_tip, text_on
 from explorer.text import integer_text, plain_text, sentence, shorten
@@ -90,6 +91,7 @@ class CalmComboBox(QtWidgets.QComboBox):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setMaxVisibleItems(MOST_VISIBLE)
 
     def show_value(self, value: object) -> None:
         """Show the choice of a value; emit nothing."""

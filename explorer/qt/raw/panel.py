@@ -23,7 +23,7 @@ from explorer.qt.raw.hex_view import HexView
 from explorer.qt.selection import Selection
 from explorer.qt.services import Services
 from explorer.qt.theme import Space, monospace_font
-from explorer.qt.widgets.building import LINE, NOTE, column, row
+from explorer.qt.widgets.building import LINE, NOTE, column, row, tab_through
 from explorer.qt.widgets.controls import button, choice
 from explorer.qt.widgets.labels import empty_label, plain_label
 from explorer.qt.widgets.painting import (
@@ -452,6 +452,7 @@ class RawView(QtWidgets.QWidget):
         parts = (self.files, 2), (self.goto, 2), (self.search, 5)
         bar = row(*parts, margins=LINE, spacing=Space.NEAR)  # else the outer layout's, which is 0
         column(bar, (self.hex, 1), self.message, self.status, self._legend, of=self._panel)
+        tab_through(self.files, self.goto, self.search, self.hex)
         self._stack = QtWidgets.QStackedLayout(self)
         self._stack.setContentsMargins(0, 0, 0, 0)
         self._stack.addWidget(self._panel)

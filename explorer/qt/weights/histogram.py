@@ -192,7 +192,7 @@ class HistogramPage(ReadingPage[HistogramResult]):
         self.progress = ProgressLine(self)
         self.frame.insertWidget(0, self.controls)
         self.frame.insertWidget(1, self.note)
-        tab_through(self.controls, self.content)
+        tab_through(self.controls, *self.panel.stops)
         self.frame.addWidget(self.progress)
         self._connect()
         self.begin_life(app, (self,), self.progress)

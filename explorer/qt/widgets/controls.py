@@ -48,6 +48,10 @@ def check(owner: QWidget, text: str, tip: str = "", *, on: bool = False) -> QChe
     return made
 
 
+MOST_VISIBLE: Final = 30
+"""Items of a list that drops down: it is as tall as they are, and scrolls beyond that."""
+
+
 def choice(owner: QWidget, name: str, tip: str, *items: str | tuple[object, ...]) -> QComboBox:
     """Return a list to choose from.
 
@@ -60,6 +64,7 @@ def choice(owner: QWidget, name: str, tip: str, *items: str | tuple[object, ...]
     made = QComboBox(owner)
     made.setAccessibleName(name)
     made.setToolTip(tip)
+    made.setMaxVisibleItems(MOST_VISIBLE)
     for item in items:
         text, data, about = (*((item,) if isinstance(item, str) else item), None, None)[:3]
         made.addItem(str(text), data)

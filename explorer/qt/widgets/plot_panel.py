@@ -38,7 +38,7 @@ from PySide6.QtSvg import QSvgGenerator
 from explorer.qt.jobs import Job
 from explorer.qt.services import Services
 from explorer.qt.theme import Space, TextSize, scaled, text_font, widen_with_text
-from explorer.qt.widgets.building import NOTE, column, row
+from explorer.qt.widgets.building import NOTE, column, row, tab_through
 from explorer.qt.widgets.chart import Chart
 from explorer.qt.widgets.controls import check, choice, picture_buttons, split
 from explorer.qt.widgets.curves import BinReading
@@ -513,6 +513,7 @@ class PicturePanel(QtWidgets.QWidget):
         picture: What is saved: the plot, or what stands in its place.
         export: What saves it.
         resting: What the line below says while the cursor is nowhere.
+        stops: What Tab comes through, in order.
     """
 
     def __init__(
@@ -544,6 +545,8 @@ class PicturePanel(QtWidgets.QWidget):
         self.copy_button, self.save_button = saving
         self.line = row((self.readout, 1), *plot.zoom_buttons(self), *saving, margins=NOTE)
         column((self.splitter, 1), self.line, of=self)
+        self.stops = self.area, self.table, *saving
+        tab_through(*self.stops)
         plot.export_requested.connect(self.ask_export)
         plot.copy_requested.connect(self.copy_picture)
 

@@ -6,7 +6,7 @@ import io
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, Final
 
@@ -392,9 +392,14 @@ class TableView(QtWidgets.QTableView):
         self.sortByColumn(column, order)
 
     def copy_rows(self) -> None:
-        """Copy the selected rows as tab-separated text."""
+        """Copy the selected rows as tab-separated text; several below their heads, as in a CSV."""
+
+        def text(names: Sequence[str], lines: Iterable[list[Cell]]) -> str:
+            return to_tsv(chain([names] if several else [], lines))
+
+        several = len(self._selected_rows()) > 1
         if self.selectionModel().hasSelection():
-            self._copy(lambda _, lines: to_tsv(lines))
+            self._copy(text)
 
     def copy_cell(self) -> None:
         """Copy the current cell as it is shown, a number as every country writes it."""

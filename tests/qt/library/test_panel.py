@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QItemSelectionModel, Qt
+from PySide6.QtCore import QItemSelectionModel, QPoint, Qt
 from PySide6.QtWidgets import QApplication, QMenu, QMessageBox
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
@@ -671,7 +671,7 @@ def test_a_name_stands_before_its_publisher_and_a_damaged_model_has_a_mark(
 
 
 def test_details_stand_below_and_in_a_wide_window_beside(panel: Panel) -> None:
-    assert not panel.view.pane.isVisible()  # there is nothing to tell yet
+    assert panel.view.pane.facts.text() == "Select a row to read about it."
     panel.click(panel.find("Ollama", "beta"))
     assert panel.view.pane.isVisible()
     assert panel.view.pane.y() > panel.view.lists.y()
@@ -679,6 +679,21 @@ def test_details_stand_below_and_in_a_wide_window_beside(panel: Panel) -> None:
     panel.settle()
     assert panel.view.pane.y() == panel.view.lists.y()
     assert panel.view.pane.x() > panel.view.lists.x()
+
+
+def test_a_double_click_opens_the_row_under_it_wherever_it_is(
+    make_panel: Callable[..., Panel], tmp_path: Path
+) -> None:
+    for number in range(40):
+        (tmp_path / f"m{number:02}.gguf").write_bytes(gguf_bytes("llama"))
+    panel = make_panel(Place(StoreKind.FOLDER, tmp_path))
+    below = panel.tree.viewport().rect().bottomLeft() + QPoint(60, -12)
+    name = panel.tree.indexAt(below).data()
+    viewport, left = panel.tree.viewport(), Qt.MouseButton.LeftButton
+    panel.qtbot.mouseClick(viewport, left, pos=below)
+    panel.settle()  # details may come, and must not move what is under the pointer
+    panel.qtbot.mouseDClick(viewport, left, pos=below)
+    assert [path.name for path in panel.opened] == [name]
 
 
 def test_numbers_filter_models(make_panel: Callable[..., Panel], sized: Place) -> None:

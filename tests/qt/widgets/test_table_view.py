@@ -37,13 +37,18 @@ def test_rows_cell_and_json_are_copied(qtbot: QtBot, table: TableView) -> None:
     table.select_row(0)
     qtbot.keyClick(table, Qt.Key.Key_Down, SHIFT)
     text = copied(qtbot, lambda: qtbot.keyClick(table, Qt.Key.Key_C, CONTROL))
-    rows = [line.split("\t") for line in text.split("\n")]
+    head, *rows = [line.split("\t") for line in text.split("\n")]
+    assert head == [table.table.columns[place].name for place in table.chosen_columns()]
     assert [row[0] for row in rows] == ["token_embd.weight", "rope_freqs.weight"]
     assert "544000" in rows[0]  # bytes in full, not as shown
+    table.select_row(1)
+    text = copied(qtbot, lambda: qtbot.keyClick(table, Qt.Key.Key_C, CONTROL))
+    assert text.split("\t") == rows[1]  # of one row, for a table that has heads
     text = copied(qtbot, lambda: qtbot.keyClick(table, Qt.Key.Key_C, CONTROL | SHIFT))
     assert text == "rope_freqs.weight"
+    table.selectAll()
     records = json.loads(copied(qtbot, table.copy_json_action.trigger))
-    assert [record["bytes"] for record in records] == [544000, 128]
+    assert [record["bytes"] for record in records[:2]] == [544000, 128]
 
 
 @pytest.mark.parametrize("ending", [".csv", ".json"])
