@@ -1,10 +1,9 @@
 """The types of ik_llama.cpp, and of BitNet's fork of llama.cpp: rows of a table.
 
-Weights are scale * level[code], less a minimum in a few types. What a type's row says is where its
-codes and scales lie (`ik_codes`); the kernels are shared (`ik_kernels`). Blocks are whole ones: a
-header of the row, where there is one, and then the block. Of types that store R rows together, a
-block of one row has the bytes that are its own, in their order: each byte belongs to one row, and
-`Field.width` of them alternate with those of the other rows.
+What a row says, `bits` has. Blocks are whole ones: a header of the row, where there is one, and
+then the block. Of types that store R rows together, a block of one row has the bytes that are its
+own, in their order: each byte belongs to one row, and `Field.width` of them alternate with those of
+the other rows.
 
 ::
 
@@ -19,80 +18,29 @@ Source: `docs/gguf.md`, section 12; ik_llama.cpp, ggml/src/iqk/iqk_quantize.cpp,
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.quantization import ik_codes as parts
-from explorer.quantization import ik_kernels as kernels
-from explorer.quantization.ik_codes import Bits, Floats, every, packed, plane, split, spread
-from explorer.quantization.ik_kernels import POWER, SINGLE
-from explorer.quantization.iq import Grid
-from explorer.quantization.registry import (
-    BlockField,
-    BlockLayout,
-    Blocks,
-    Codes,
-    Decoder,
-    Scales,
-    Weights,
-    integers,
+from explorer.quantization import bits as parts
+from explorer.quantization.bit_kernels import POWER, SINGLE
+from explorer.quantization.bits import (
+    Bits,
+    BitType,
+    Field,
+    Floats,
+    decoder_of,
+    every,
+    layout_of,
+    packed,
+    plane,
+    split,
+    spread,
 )
+from explorer.quantization.grids import Grid
+from explorer.quantization.registry import Blocks, Weights, integers
 from explorer.quantization.types import TENSOR_TYPES
-
-
-class Field(NamedTuple):
-    """A run of bytes; see `BlockField`.
-
-    Attributes:
-        width: How many of a row's bytes lie together where rows alternate; 0 for all.
-    """
-
-    name: str
-    nbytes: int
-    dtype: str
-    meaning: str
-    width: int = 0
-
-
-class IkType(NamedTuple):
-    """How blocks make weights.
-
-    Attributes:
-        fields: The bytes of a whole block.
-        codes: Bits of the codes; of the generator's, their signs.
-        levels: float32 [codes]: the value of each code before scaling.
-        weights_per_scale: Weights that share a scale.
-        scales: Bits of the scales' numbers; without any, a number is 0.
-        factors: float32 [numbers]: what the scale of the block or row is multiplied by.
-        selects: Bits of the codes that all weights of a sub-block share.
-        minima: As `scales`; None without minima.
-        min_factors: As `factors`.
-        min_at: Offset of the scale of the minima.
-        d: How the scale of the block or row is stored.
-        rows: Of groups of weights, bits of the row of a table, or of where the generator starts.
-        table: The table: uint8 [rows, codes].
-        signs: Bits of eight signs each, of eight codes.
-        start: What rows, or else codes, are before: bits that are stored turned.
-    """
-
-    fields: tuple[Field, ...]
-    codes: tuple[Bits, ...]
-    levels: Floats
-    weights_per_scale: int
-    scales: tuple[Bits, ...] = ()
-    factors: Floats = parts.ONE
-    selects: tuple[Bits, ...] = ()
-    minima: tuple[Bits, ...] | None = None
-    min_factors: Floats = parts.ONE
-    min_at: int = 0
-    d: int = kernels.HALF
-    rows: tuple[Bits, ...] = ()
-    table: Grid | NDArray[np.uint8] | None = None
-    signs: tuple[Bits, ...] = ()
-    start: Any = 0
-
 
 # Fields of which many types have the like.
 _D: Final = Field("d", 2, "f16", "scale of the block")
@@ -129,7 +77,6 @@ _SEEDS: Final = Field("ql", 64, "u16", "where the generator starts for each 8 we
 _K: Final = integers(-32, 31)
 _EIGHTH: Final = parts.ODD * np.float32(0.125)
 _HIGH_OF_Q4_K: Final = split(4, 8, 4).places  # of each pair of a scale and a minimum
-_HIGH_HIGH_HIGH_OF_Q4_K: Final = split(4, 8, 4).places  # of each pair of a scale and a minimum
 _OF_Q4_K: Final[dict[str, Any]] = {
     "scales": (every(64, 8, 8, 4), Bits(_HIGH_OF_Q4_K, 3, 4)),
     "factors": integers(0, 63),
@@ -139,9 +86,9 @@ _OF_Q4_K: Final[dict[str, Any]] = {
 }
 
 
-def _ks(fields: tuple[Field, ...], codes: tuple[Bits, ...], levels: Floats) -> IkType:
+def _ks(fields: tuple[Field, ...], codes: tuple[Bits, ...], levels: Floats) -> BitType:
     """Return a type with a scale of the row, and bytes of scale and select for 32 weights each."""
-    return IkType(
+    return BitType(
         *(fields, codes, levels, 32, (packed(4, 8, 8),), parts.KS),
         selects=(every(32, 8, 8, 1, len(levels).bit_length() - 2),),
         d=SINGLE,
@@ -150,33 +97,33 @@ def _ks(fields: tuple[Field, ...], codes: tuple[Bits, ...], levels: Floats) -> I
 
 def _plain(
     fields: tuple[Field, ...], codes: tuple[Bits, ...], levels: Floats, d: int = 0
-) -> IkType:
+) -> BitType:
     """Return a type whose blocks have a scale and no more."""
-    return IkType(fields, codes, levels, len(codes[0].places), d=d)
+    return BitType(fields, codes, levels, len(codes[0].places), d=d)
 
 
-def _bytes(fields: tuple[Field, ...], at: int, weights: int, d: int = 0) -> IkType:
+def _bytes(fields: tuple[Field, ...], at: int, weights: int, d: int = 0) -> BitType:
     """Return a type whose codes are bytes with a sign."""
     codes = (packed(at, weights, 8),)
-    return IkType(fields, codes, integers(-128, 127), weights, d=d, start=128)
+    return BitType(fields, codes, integers(-128, 127), weights, d=d, start=128)
 
 
 def _less(
     fields: tuple[Field, ...], codes: tuple[Bits, ...], levels: Floats, minimum: int
-) -> IkType:
+) -> BitType:
     """Return a type that subtracts so many scales."""
     factors = integers(minimum, minimum)
     weights = len(codes[0].places)
-    return IkType(fields, codes, levels, weights, minima=(), min_factors=factors)
+    return BitType(fields, codes, levels, weights, minima=(), min_factors=factors)
 
 
-TYPES: Final[dict[str, IkType]] = {
-    "IQ2_K": IkType(
+TYPES: Final[dict[str, BitType]] = {
+    "IQ2_K": BitType(
         (_D, _E, _scale_field(16, 8), _code_field(64, 2)),
         *((plane(12, 2, 32),), parts.V2, 16, (packed(4, 16, 4),), integers(-8, 7)),
         (packed(2, 16, 1, 2),),
     ),
-    "IQ3_K": IkType(
+    "IQ3_K": BitType(
         (
             *(_D, _E, Field("scales_h", 2, "u16", "minus signs of the scales")),
             *(_scale_field(16, 8), _code_field(64, 2), _code_field(32, 1, name="qh")),
@@ -184,12 +131,12 @@ TYPES: Final[dict[str, IkType]] = {
         *((plane(14, 2, 32), plane(78, 1, 32, 2)), parts.V3, 16),
         *((packed(6, 16, 4), packed(4, 16, 1, 4)), parts.ODD_SIGNED, (packed(2, 16, 1, 3),)),
     ),
-    "IQ4_K": IkType(
+    "IQ4_K": BitType(
         (_D, _E, _scale_field(16, 4, "high"), _scale_field(16, 8, "low"), _code_field(128, 4)),
         *((plane(16, 4, 16),), parts.V4, 16, (packed(8, 16, 4), packed(4, 16, 2, 4)), _K),
         (packed(2, 16, 1, 4),),
     ),
-    "IQ5_K": IkType(
+    "IQ5_K": BitType(
         (
             *(_D, _E, _scale_field(16, 4, "high"), _scale_field(16, 8, "low")),
             *(_code_field(128, 4), _code_field(32, 1, name="qh")),
@@ -197,7 +144,7 @@ TYPES: Final[dict[str, IkType]] = {
         *((plane(16, 4, 32), plane(144, 1, 32, 4)), parts.V5, 16),
         *((packed(8, 16, 4), packed(4, 16, 2, 4)), _K, (packed(2, 16, 1, 5),)),
     ),
-    "IQ6_K": IkType(
+    "IQ6_K": BitType(
         (
             *(_D, _E, Field("scales", 16, "i8", "scale of each 16 weights"), _code_field(128, 4)),
             _code_field(64, 2, name="qh"),
@@ -205,7 +152,7 @@ TYPES: Final[dict[str, IkType]] = {
         *((plane(20, 4, 32), plane(148, 2, 32, 4)), parts.cubic(), 16, (packed(4, 16, 8),)),
         *(parts.SIGNED, (packed(2, 16, 1, 6),)),
     ),
-    "IQ2_KS": IkType(
+    "IQ2_KS": BitType(
         (
             *(_ROW_HALF, Field("extra", 2, "u16", _SELECTS_AND_SCALES)),
             *(_scale_field(8, 4, "low"), _code_field(64, 2)),
@@ -213,7 +160,7 @@ TYPES: Final[dict[str, IkType]] = {
         *((plane(8, 2, 32),), parts.V2, 32, (packed(4, 8, 4), packed(3, 8, 1, 4))),
         *(integers(-16, 15), (packed(2, 8, 1, 2),)),
     ),
-    "IQ3_KS": IkType(
+    "IQ3_KS": BitType(
         (
             *(_ROW_HALF, Field("extra", 2, "u16", _SELECTS_AND_SCALES)),
             *(_scale_field(8, 4, "low"), _code_field(64, 2), _code_field(32, 1, name="qh")),
@@ -221,7 +168,7 @@ TYPES: Final[dict[str, IkType]] = {
         *((plane(8, 2, 32), plane(72, 1, 32, 2)), parts.V3, 32),
         *((split(4, 8, 4), packed(2, 8, 1, 4)), integers(-16, 15), (packed(3, 8, 1, 3),)),
     ),
-    "IQ2_KL": IkType(
+    "IQ2_KL": BitType(
         (
             *(_ROW_HALF, _scale_field(8, 2, "high"), _scale_field(8, 4, "low")),
             Field("qs", 64, "4 bits", "low bits of the pair of levels of two weights"),
@@ -236,12 +183,12 @@ TYPES: Final[dict[str, IkType]] = {
         (_ROW_D, _KS, _code_field(128, 4), _code_field(32, 1, name="qh")),
         *((plane(12, 4, 32), plane(140, 1, 32, 4)), parts.V5),
     ),
-    "IQ4_KSS": IkType(
+    "IQ4_KSS": BitType(
         (_ROW_D, Field("qs", 128, "u16", "codes, and in lowest bits the scale of each 32 weights")),
         *(parts.KSS_CODES, parts.V4, 32, parts.KSS_SCALES, parts.KS, (every(32, 8, 128, 1, 4),)),
         d=SINGLE,
     ),
-    "IQ1_KT": IkType(
+    "IQ1_KT": BitType(
         (
             *(_ROW_D, Field("sh", 8, "u8", "scale of 32 weights, a high bit of each start")),
             Field("ql", 32, "u8", "low bits of where the generator starts for each 8 weights"),
@@ -251,13 +198,13 @@ TYPES: Final[dict[str, IkType]] = {
         d=SINGLE,
         rows=(packed(12, 32, 8), split(44, 32, 4, 8), parts.TOP_OF_IQ1_KT),
     ),
-    "IQ2_KT": IkType(
+    "IQ2_KT": BitType(
         (_ROW_D, _scale_field(8, 4), _SEEDS),
         *((), parts.TRELLIS, 32, (split(4, 8, 4),), parts.V4),
         d=SINGLE,
         rows=(packed(8, 32, 16),),
     ),
-    "IQ3_KT": IkType(
+    "IQ3_KT": BitType(
         (
             *(_ROW_D, _scale_field(8, 4), _SEEDS),
             Field("qh", 32, "1-bit signs", "set where a weight is negative"),
@@ -267,7 +214,7 @@ TYPES: Final[dict[str, IkType]] = {
         d=SINGLE,
         rows=(packed(8, 32, 16),),
     ),
-    "IQ4_KT": IkType(
+    "IQ4_KT": BitType(
         (
             *(_ROW_D, Field("sh", 32, "u32", "of 32 weights: scale, high bits of the starts")),
             Field("ql", 64, "u8", "low bits of where the generator starts for each 4 weights"),
@@ -285,7 +232,7 @@ TYPES: Final[dict[str, IkType]] = {
         (_ROW_D, Field("sum", 4, "u8", "sum of the row's codes"), Field("qs", 32, "i8", "codes")),
         *(8, 32, SINGLE),
     ),
-    "IQ1_BN": IkType(
+    "IQ1_BN": BitType(
         (_ROW_HALF, Field("ql", 12, "ternary", "five digits a byte"), _code_field(1, 2, name="qh")),
         *((), integers(-1, 1), 64),
         rows=(parts.DIGITS,),
@@ -302,7 +249,7 @@ TYPES: Final[dict[str, IkType]] = {
         ),
         *((parts.OF_I2_S,), integers(-1, 2), SINGLE),
     ),
-    "MXFP4 (old)": IkType(
+    "MXFP4 (old)": BitType(
         (Field("e", 1, "E8M0", "scale of the block"), _code_field(16, 4)),
         *((), parts.E2M1_TWICE, 32),
         d=POWER,
@@ -324,7 +271,7 @@ TYPES: Final[dict[str, IkType]] = {
         (Field("e", 1, "E8M0", "scale of the block"), _code_field(16, 4, 4)),
         *((plane(1, 4, 16, 0, 32),), parts.E2M1_TWICE, POWER),
     ),
-    "Q2_K_R4": IkType(
+    "Q2_K_R4": BitType(
         (
             *(_D, _DMIN, Field("scales", 16, "4 bits", "of each 16 weights: scale, minimum", 1)),
             _code_field(64, 2, 4),
@@ -332,12 +279,12 @@ TYPES: Final[dict[str, IkType]] = {
         *((parts.x2(20),), integers(0, 3), 16, (every(32, 16, 8, 4),), integers(0, 15), ()),
         *((every(36, 16, 8, 4),), integers(0, 15), 2),
     ),
-    "Q3_K_R4": IkType(
+    "Q3_K_R4": BitType(
         (_D, _SH4, _SL8, _code_field(32, 1, 4, "qh"), _code_field(64, 2, 4)),
         *((parts.x2(46), parts.x1(14, 2, parts.ORDER_C)), integers(-4, 3), 16),
         *((split(6, 16, 4), split(2, 16, 2, 4)), _K),
     ),
-    "Q4_K_R4": IkType(
+    "Q4_K_R4": BitType(
         (
             *(_D, _DMIN, Field("scales_h", 4, "2 bits", "high bits of scales and minima", 1)),
             Field("scales_l", 8, "4 bits", "low bits of scales and minima", 1),
@@ -346,7 +293,7 @@ TYPES: Final[dict[str, IkType]] = {
         *((parts.x4(16),), integers(0, 15), 32),
         **_OF_Q4_K,
     ),
-    "Q5_K_R4": IkType(
+    "Q5_K_R4": BitType(
         (
             *(_D, _DMIN, Field("scales_h", 4, "2 bits", "high bits of scales and minima", 1)),
             Field("scales_l", 8, "4 bits", "low bits of scales and minima", 1),
@@ -355,7 +302,7 @@ TYPES: Final[dict[str, IkType]] = {
         *((parts.x4(48), parts.x1(16, 4, parts.ORDER_B)), integers(0, 31), 32),
         **_OF_Q4_K,
     ),
-    "Q6_K_R4": IkType(
+    "Q6_K_R4": BitType(
         (
             *(_D, Field("scales", 16, "i8", "scale of each 16 weights", 1)),
             *(_code_field(64, 2, 4, "qh"), _code_field(128, 4, 4, "ql")),
@@ -363,17 +310,17 @@ TYPES: Final[dict[str, IkType]] = {
         *((parts.x4(82), spread(parts.X2_OF_Q6_K, 18, 2, 256, 4)), integers(-32, 31), 16),
         *((packed(2, 16, 8),), parts.SIGNED),
     ),
-    "IQ4_XS_R8": IkType(
+    "IQ4_XS_R8": BitType(
         (_D, _scale_field(8, 2, "high", 1), _scale_field(8, 4, "low", 1), _code_field(128, 4, 4)),
         *((spread(parts.OF_IQ4_XS, 8, 4, 256),), parts.V4[:16], 32),
         *((split(4, 8, 4), split(2, 8, 2, 4)), _K),
     ),
-    "IQ2_K_R4": IkType(
+    "IQ2_K_R4": BitType(
         (_D, _E8, _SC8, _code_field(64, 2, 4)),
         *((parts.x2(12),), parts.V2, 16, (split(4, 16, 4),), integers(-8, 7)),
         (split(2, 16, 1, 2),),
     ),
-    "IQ3_K_R4": IkType(
+    "IQ3_K_R4": BitType(
         (
             *(_D, _E8, Field("scales_h", 2, "1 bit", "minus signs of the scales", 1), _SC8),
             *(_code_field(64, 2, 4), _code_field(32, 1, 4, "qh")),
@@ -381,12 +328,12 @@ TYPES: Final[dict[str, IkType]] = {
         *((parts.x2(14), parts.x1(78, 2, parts.ORDER_C)), parts.V3, 16),
         *((split(6, 16, 4), split(4, 16, 1, 4)), parts.ODD_SIGNED, (split(2, 16, 1, 3),)),
     ),
-    "IQ4_K_R4": IkType(
+    "IQ4_K_R4": BitType(
         (_D, _E8, _SH4, _SL8, _code_field(128, 4, 4)),
         *((parts.x4(16),), parts.V4, 16, (split(8, 16, 4), split(4, 16, 2, 4)), _K),
         (split(2, 16, 1, 4),),
     ),
-    "IQ5_K_R4": IkType(
+    "IQ5_K_R4": BitType(
         (_D, _E8, _SH4, _SL8, _code_field(128, 4, 4), _code_field(32, 1, 4, "qh")),
         *((parts.x4(16), parts.x1(144, 4, parts.ORDER_A)), parts.V5, 16),
         *((split(8, 16, 4), split(4, 16, 2, 4)), _K, (split(2, 16, 1, 5),)),
@@ -406,7 +353,7 @@ TYPES: Final[dict[str, IkType]] = {
     "Q8_K_R16": _less(
         (_D, Field("qs", 256, "u8", "codes", 4)), *((packed(2, 256, 8),), integers(0, 255), 128)
     ),
-    "IQ2_XXS_R4": IkType(
+    "IQ2_XXS_R4": BitType(
         (
             *(_D, Field("scales_and_signs", 32, "u32", "of each 32 weights: scale, signs", 4)),
             Field("qs", 32, "u8", "the grid's row, for each 8 weights", 4),
@@ -416,7 +363,7 @@ TYPES: Final[dict[str, IkType]] = {
         table=Grid.IQ2XXS,
         signs=parts.signs_of(17, 32, 8),
     ),
-    "IQ3_XXS_R4": IkType(
+    "IQ3_XXS_R4": BitType(
         (
             *(_D, Field("scales_and_signs", 32, "u32", "of each 32 weights: scale, signs", 4)),
             Field("qs", 64, "u8", "the grid's row, for each 4 weights", 8),
@@ -426,7 +373,7 @@ TYPES: Final[dict[str, IkType]] = {
         table=Grid.IQ3XXS,
         signs=parts.signs_of(17, 32, 8),
     ),
-    "IQ2_XS_R4": IkType(
+    "IQ2_XS_R4": BitType(
         (
             *(_D, Field("qs", 64, "u16", "for each 8 weights: 9-bit row, 7-bit signs", 8)),
             _scale_field(16, 8, "", 1),
@@ -436,7 +383,7 @@ TYPES: Final[dict[str, IkType]] = {
         table=Grid.IQ2XS,
         signs=parts.signs_of(25, 32, 16),
     ),
-    "IQ2_S_R4": IkType(
+    "IQ2_S_R4": BitType(
         (
             *(_D, Field("qs", 32, "u8", "low 8 bits of the grid's row, for each 8 weights", 4)),
             Field("qh", 8, "2 bits", "high bits of the row, for each 8 weights", 1),
@@ -448,7 +395,7 @@ TYPES: Final[dict[str, IkType]] = {
         table=Grid.IQ2S,
         signs=(packed(42, 32, 8),),
     ),
-    "IQ3_S_R4": IkType(
+    "IQ3_S_R4": BitType(
         (
             *(_D, Field("qs", 64, "u8", "low 8 bits of the grid's row, for each 4 weights", 1)),
             Field("qh", 8, "1 bit", "high bit of the row, for each 4 weights", 1),
@@ -460,7 +407,7 @@ TYPES: Final[dict[str, IkType]] = {
         table=Grid.IQ3S,
         signs=parts.SIGNS_OF_IQ3_S,
     ),
-    "IQ1_S_R4": IkType(
+    "IQ1_S_R4": BitType(
         (
             _ROW_HALF,
             Field("qs", 4, "u8", "low bits of the grid's row, for each 8 weights", 1),
@@ -471,7 +418,7 @@ TYPES: Final[dict[str, IkType]] = {
         table=Grid.IQ1S,
         start=1 << 11,
     ),
-    "IQ1_M_R4": IkType(
+    "IQ1_M_R4": BitType(
         (
             _ROW_HALF,
             Field("qs", 4, "u8", "low bits of the grid's row, for each 8 weights", 1),
@@ -485,110 +432,18 @@ TYPES: Final[dict[str, IkType]] = {
     ),
 }
 
-_NONE: Final = np.zeros(0, np.uint64)
-
-
-def _program(kind: IkType) -> kernels.Program:
-    """Return what kernels read of a type."""
-    weights, levels, table = _weights(kind), kind.levels, _NONE
-    eights, subs = weights // 8, weights // kind.weights_per_scale
-    mode = kernels.BITS
-    if kind.table is not None:
-        given = parts.grid_codes(kind.table) if isinstance(kind.table, Grid) else kind.table
-        mode, table = kernels.ROWS, parts.as_words(given)
-    elif kind.rows:
-        mode = kernels.TRELLIS
-    whole = len(levels) <= kernels.LEVELS and bool((levels == np.rint(levels)).all())
-    even = bool((np.diff(levels) == 1).all())
-    short = np.zeros(kernels.LEVELS, np.int8)
-    if whole:
-        short[: len(levels)] = levels
-    of_eights = np.arange(eights) * (len(kind.selects[0].places) if kind.selects else 1) // eights
-    numbers = (
-        parts.numbers(kind.selects, of_eights if kind.selects else of_eights[:0]),
-        parts.numbers(
-            kind.rows, np.arange(len(kind.rows[0].places) if kind.rows else 0), kind.start
-        ),
-        parts.numbers(kind.signs, np.arange(eights if kind.signs else 0)),
-        parts.numbers(kind.scales, np.arange(subs)),
-        parts.numbers(kind.minima or (), np.arange(0 if kind.minima is None else subs)),
-    )
-    of_levels = kernels.EVEN if even else kernels.WHOLE if whole else kernels.ANY
-    pairs = kind.weights_per_scale // 16
-    code_start = np.array([0 if kind.rows else kernels.EACH_OF_8 * kind.start], np.uint64)
-    size = sum(field.nbytes for field in kind.fields)
-    bits = (*parts.code_bits(kind.codes, weights), code_start, *parts.windows_of(numbers, size))
-    return kernels.Program(
-        np.array([mode, kind.d, of_levels, kind.min_at, pairs.bit_length() - 1]),
-        *bits,
-        table,
-        parts.mirror_of(table) if kind.signs else _NONE,
-        kind.factors,
-        kind.min_factors,
-        levels,
-        short,
-    )
-
-
-def _weights(kind: IkType) -> int:
-    """Return the weights of a block."""
-    if kind.codes:
-        return len(kind.codes[0].places)
-    if kind.scales:
-        return len(kind.scales[0].places) * kind.weights_per_scale
-    return kind.weights_per_scale
-
-
-def _room(kind: IkType) -> kernels.Room:
-    weights = _weights(kind)
-    subs = weights // kind.weights_per_scale
-    return kernels.Room(
-        np.empty(kernels.MOST, np.uint64),
-        np.empty(weights // 8, np.uint64),
-        np.empty(subs, np.float32),
-        np.zeros(subs, np.float32),
-    )
-
-
-def _fields(kind: IkType) -> tuple[BlockField, ...]:
-    found, at = [], 0
-    for field in kind.fields:
-        found.append(BlockField(field.name, at, field.nbytes, field.dtype, field.meaning))
-        at += field.nbytes
-    return tuple(found)
-
-
-def _decoder(kind: IkType, program: kernels.Program) -> Decoder:
-    return lambda blocks, out: kernels.decode(blocks, program, _room(kind), out)
-
-
-def _layout(kind: IkType, program: kernels.Program) -> BlockLayout:
-    def unpack_codes(blocks: Blocks, codes: Codes) -> None:
-        kernels.unpack_codes(blocks, program, _room(kind), codes)
-
-    def unpack_scales(blocks: Blocks, scales: Scales, minima: Scales) -> None:
-        kernels.unpack_scales(blocks, program, _room(kind), scales, minima)
-
-    return BlockLayout(
-        levels=kind.levels,
-        weights_per_scale=kind.weights_per_scale,
-        fields=_fields(kind),
-        unpack_codes=unpack_codes,
-        unpack_scales=unpack_scales,
-        has_minimum=kind.minima is not None,
-    )
-
 
 def _decode_bf16(blocks: Blocks, out: Weights) -> None:
     out.view(np.uint32)[:] = blocks.view("<u2").astype(np.uint32) << 16
 
 
-_PROGRAMS: Final = {name: _program(kind) for name, kind in TYPES.items()}
 DECODERS: Final = {
-    **{name: _decoder(kind, _PROGRAMS[name]) for name, kind in TYPES.items()},
+    **{name: decoder_of(kind, TENSOR_TYPES[name].block_weights) for name, kind in TYPES.items()},
     "BF16_R16": _decode_bf16,
 }
-LAYOUTS: Final = {name: _layout(kind, _PROGRAMS[name]) for name, kind in TYPES.items()}
+LAYOUTS: Final = {
+    name: layout_of(kind, TENSOR_TYPES[name].block_weights) for name, kind in TYPES.items()
+}
 
 _WIDTH_OF_BF16: Final = 4
 
@@ -598,7 +453,7 @@ def row_places(type_name: str) -> NDArray[np.int64]:
     """Return where each byte of a row's block is among those of rows that are stored together.
 
     int64 [rows, whole bytes]: a byte of the header among the headers, one of the block among the
-    blocks of all these rows; see `ik_kernels.gather_rows`.
+    blocks of all these rows; see `bit_kernels.gather_rows`.
     """
     kind = TENSOR_TYPES[type_name]
     if type_name in TYPES:

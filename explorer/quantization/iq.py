@@ -28,16 +28,29 @@ Source: `docs/gguf.md`, section 8; ggml/src/ggml-quants.c, `dequantize_row_iq1_s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cache
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.paths import resource
+from explorer.quantization.bit_kernels import QUARTERS
+from explorer.quantization.bits import (
+    ODD,
+    OF_IQ1,
+    OF_IQ2,
+    OF_IQ3_S,
+    OF_IQ3_XXS,
+    Bits,
+    BitType,
+    Field,
+    every,
+    layout_of,
+    packed,
+    with_parity,
+)
+from explorer.quantization.grids import Grid, kernel_grid, stored_grid
 from explorer.quantization.jit import (
     f32,
     float32_of_half,
@@ -51,69 +64,8 @@ from explorer.quantization.jit import (
     u32_at,
     u64,
 )
-from explorer.quantization.registry import (
-    BlockField,
-    BlockLayout,
-    Blocks,
-    Codes,
-    Decoder,
-    Scales,
-    Weights,
-    block_layout,
-)
-
-# The grids of the IQ types: data of ggml, shipped in `resources/grids`.
-
-
-KVALUES: Final = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
-"""The 16 levels of IQ4 (ggml/src/ggml-common.h, `kvalues_iq4nl`)."""
-
-
-class Grid(StrEnum):
-    """A grid; the value is its name in the shipped file."""
-
-    IQ1S = "iq1s"
-    IQ2XXS = "iq2xxs"
-    IQ2XS = "iq2xs"
-    IQ2S = "iq2s"
-    IQ3XXS = "iq3xxs"
-    IQ3S = "iq3s"
-    IQ4 = "kvalues"
-
-
-@cache
-def kernel_grid(grid: Grid) -> NDArray[Any]:
-    """Return a grid as kernels read it, read-only; the file is read at first use.
-
-    Returns:
-        IQ1 and IQ2: int8 [rows, 8]; IQ1's rows are in eighths, so that its shift by an eighth is a
-        whole number too. IQ3: uint32 [rows], with weight j of 4 in byte j. IQ4: its 16 levels,
-        int8 [16].
-
-    Raises:
-        FileNotFoundError: The installation lacks the file.
-    """
-    if grid is Grid.IQ4:
-        rows: NDArray[Any] = np.array(KVALUES, np.int8)
-    else:
-        rows = stored_grid(grid)
-        if grid is Grid.IQ1S:
-            rows = rows * np.int8(8)
-        elif grid in {Grid.IQ3XXS, Grid.IQ3S}:
-            rows = rows.view("<u4")[:, 0].astype(np.uint32)
-    rows.flags.writeable = False
-    return rows
-
-
-def stored_grid(grid: Grid) -> NDArray[np.int8]:
-    """Read a grid as it is shipped: int8 [rows, weights of a group]."""
-    with (
-        resource("grids/ggml_iq_grids.npz").open("rb") as file,
-        np.load(file, allow_pickle=False) as grids,
-    ):
-        rows: NDArray[np.int8] = grids[grid.value]
-    return rows
-
+from explorer.quantization.registry import Decoder, block_layout
+from explorer.quantization.types import TENSOR_TYPES
 
 _SIGN_CODES: Final = np.arange(128, dtype=np.uint8)
 
@@ -124,16 +76,7 @@ uint8 [128], small enough for kernels to have it as a global.
 """
 
 
-# What kernels of IQ types share: the contract, reading half-bytes, signs.
-
-
-Walk: TypeAlias = Callable[[Any, Any, Any, Any], None]
-"""A kernel of an IQ type: walk(blocks, out, scales, grid).
-
-`out` is float32 [blocks, weights]. `scales` is None, and `out` gets the weights; or `scales` is
-float32 [blocks, scales of a block] and gets them, and `out` gets the levels. `grid` is what
-`kernel_grid` returns. As in all kernels, shapes are the caller's promise.
-"""
+# Decoders: decode(blocks, out, grid), where `grid` is what `kernel_grid` returns.
 
 
 @inlined
@@ -162,14 +105,12 @@ def _shift(minus: Any) -> Any:
 
 
 @kernel
-def _walk_iq1_s(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
+def _decode_iq1_s(blocks: Any, out: Any, grid: Any) -> None:
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 0)
         for sub in range(8):
             high = u16_at(blocks, b, 34 + 2 * sub)
             scale = _iq1_scale(d, high >> u32(12))
-            if scales is not None:
-                scales[b, sub], scale = scale, f32(1)
             of_eighths = scale * f32(0.125)  # exact: a power of two, and d is a half float
             for part in range(4):
                 group = 4 * sub + part
@@ -180,7 +121,7 @@ def _walk_iq1_s(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
 
 
 @kernel
-def _walk_iq1_m(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
+def _decode_iq1_m(blocks: Any, out: Any, grid: Any) -> None:
     for b in range(blocks.shape[0]):
         bits = u32(0)
         for part in range(4):
@@ -188,8 +129,6 @@ def _walk_iq1_m(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
         d = float32_of_half(u16(bits))
         for sub in range(16):
             scale = _iq1_scale(d, u16_at(blocks, b, 48 + 2 * (sub >> 2)) >> u32(3 * (sub & 3)))
-            if scales is not None:
-                scales[b, sub], scale = scale, f32(1)
             of_eighths = scale * f32(0.125)
             for group in range(2 * sub, 2 * sub + 2):
                 high = nibble_at(blocks, b, 32, group)
@@ -230,14 +169,12 @@ def _iq2_scale(d: Any, four_bits: Any) -> Any:
 
 
 @kernel
-def _walk_iq2_xxs(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
+def _decode_iq2_xxs(blocks: Any, out: Any, grid: Any) -> None:
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 0)
         for sub in range(8):
             packed = u32_at(blocks, b, 6 + 8 * sub)
             scale = _iq2_scale(d, packed >> u32(28))
-            if scales is not None:
-                scales[b, sub], scale = scale, f32(1)
             for part in range(4):
                 group = 4 * sub + part
                 index = blocks[b, 2 + 8 * sub + part]
@@ -247,13 +184,11 @@ def _walk_iq2_xxs(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
 
 
 @kernel
-def _walk_iq2_xs(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
+def _decode_iq2_xs(blocks: Any, out: Any, grid: Any) -> None:
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 0)
         for sub in range(16):
             scale = _iq2_scale(d, nibble_at(blocks, b, 66, sub))
-            if scales is not None:
-                scales[b, sub], scale = scale, f32(1)
             for group in range(2 * sub, 2 * sub + 2):
                 packed = u16_at(blocks, b, 2 + 2 * group)
                 index = packed & u32(511)
@@ -263,13 +198,11 @@ def _walk_iq2_xs(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
 
 
 @kernel
-def _walk_iq2_s(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
+def _decode_iq2_s(blocks: Any, out: Any, grid: Any) -> None:
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 0)
         for sub in range(16):
             scale = _iq2_scale(d, nibble_at(blocks, b, 74, sub))
-            if scales is not None:
-                scales[b, sub], scale = scale, f32(1)
             for group in range(2 * sub, 2 * sub + 2):
                 high = u32(blocks[b, 66 + (group >> 2)]) >> u32(2 * (group & 3))
                 index = u32(blocks[b, 2 + group]) | ((high & u32(3)) << u32(8))
@@ -314,14 +247,12 @@ def _byte(word: Any, i: Any) -> Any:
 
 
 @kernel
-def _walk_iq3_xxs(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
+def _decode_iq3_xxs(blocks: Any, out: Any, grid: Any) -> None:
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 0)
         for sub in range(8):
             packed = u32_at(blocks, b, 66 + 4 * sub)
             scale = (d * (f32(0.5) + f32(packed >> u32(28)))) * f32(0.5)
-            if scales is not None:
-                scales[b, sub], scale = scale, f32(1)
             for part in range(4):
                 group = 4 * sub + part
                 rows = _joined(grid[blocks[b, 2 + 2 * group]], grid[blocks[b, 3 + 2 * group]])
@@ -331,13 +262,11 @@ def _walk_iq3_xxs(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
 
 
 @kernel
-def _walk_iq3_s(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
+def _decode_iq3_s(blocks: Any, out: Any, grid: Any) -> None:
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 0)
         for sub in range(8):
             scale = d * f32(u32(1) + u32(2) * nibble_at(blocks, b, 106, sub))
-            if scales is not None:
-                scales[b, sub], scale = scale, f32(1)
             high = u32(blocks[b, 66 + sub]) << u32(8)
             for part in range(4):
                 group = 4 * sub + part
@@ -349,163 +278,116 @@ def _walk_iq3_s(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
                     out[b, 8 * group + i] = scale * signed(_byte(rows, i), signs, i)
 
 
-@kernel
-def _number(levels: Any, parts: Any, numbers: Any, codes: Any) -> None:
-    """Look up the number of each level: that in `numbers` for `parts` times the level, a byte."""
-    for b in range(len(levels)):
-        for i in range(levels.shape[1]):
-            codes[b, i] = numbers[i32(levels[b, i] * parts) & 255]
+def _with_grid(decode: Any, grid: Grid) -> Decoder:
+    # The grid is an argument: as a global it would be compiled into the machine code.
+    return lambda blocks, out: decode(blocks, out, kernel_grid(grid))
 
 
-class IqType(NamedTuple):
-    """A type whose decoder and block layout are made of a walk.
-
-    Attributes:
-        walk: The kernel.
-        grid: The grid that it is given.
-        levels: The values of weights before scaling, in any order.
-        weights_per_scale: Weights that share a scale.
-        fields: The block's bytes.
-    """
-
-    walk: Walk
-    grid: Grid
-    levels: Sequence[float]
-    weights_per_scale: int
-    fields: tuple[BlockField, ...]
-
-
-def decoder_of(kind: IqType) -> Decoder:
-    """Return the decoder that a walk makes."""
-
-    def decode(blocks: Blocks, out: Weights) -> None:
-        # The grid is an argument: as a global it would be compiled into the machine code.
-        kind.walk(blocks, out, None, kernel_grid(kind.grid))
-
-    return decode
-
-
-def layout_of(kind: IqType) -> BlockLayout:
-    """Return the block layout of a type whose levels one kernel looks up.
-
-    The code of a weight is the number of its signed level. A block stores a row of a grid for a
-    whole group, so a weight has no bits of its own but in IQ4; its signed level, which the row and
-    its sign (in IQ1 its shift) make, stands for a code.
-    """
-    levels = np.array(sorted(kind.levels), np.float32)
-    parts = np.float32(8 if kind.grid is Grid.IQ1S else 1)  # what makes each level a whole number
-    numbers = np.zeros(256, np.uint8)
-    numbers[(levels * parts).astype(np.int8).view(np.uint8)] = np.arange(len(levels))
-
-    def unpack_codes(blocks: Blocks, codes: Codes) -> None:
-        found = np.empty(codes.shape, np.float32)
-        scales = np.empty((len(codes), codes.shape[1] // kind.weights_per_scale), np.float32)
-        kind.walk(blocks, found, scales, kernel_grid(kind.grid))
-        _number(found, parts, numbers, codes)
-
-    def unpack_scales(blocks: Blocks, scales: Scales, _minima: Scales) -> None:
-        found = np.empty((len(scales), scales.shape[1] * kind.weights_per_scale), np.float32)
-        kind.walk(blocks, found, scales, kernel_grid(kind.grid))
-
-    return BlockLayout(levels, kind.weights_per_scale, kind.fields, unpack_codes, unpack_scales)
-
-
-def _signed(*sizes: int) -> list[int]:
-    return [sign * size for size in sizes for sign in (-1, 1)]
-
-
-SCALE_OF_BLOCK: Final = BlockField("d", 0, 2, "f16", "scale of the block")
-_LOW_INDEX = "low 8 bits of the grid's row, for each 8 weights"
-_SCALES_OF_16 = "scale of each 16 weights, above one half"
-_IQ1_LEVELS = [grid + shift for grid in (-1, 0, 1) for shift in (-0.125, 0.125)]
-_IQ2_LEVELS = _signed(8, 25, 43)
-_QH_OF_IQ1_S = "for each 32 weights: 4 x 3 high bits of the rows, scale, shift"
-_SCALES_OF_IQ1_M = "for each 64 weights: 4 x 3-bit scale, 4 bits of the block's"
-_QS_OF_IQ2_XXS = "for each 32 weights: 4 x 8-bit row, then 4 x 7-bit signs, scale"
-_SCALES_AND_SIGNS = "for each 32 weights: 4 x 7-bit signs, scale"
-
-TYPES: Final = {
-    "IQ1_S": IqType(
-        _walk_iq1_s,
-        Grid.IQ1S,
-        _IQ1_LEVELS,
-        32,
-        (
-            SCALE_OF_BLOCK,
-            BlockField("qs", 2, 32, "u8", _LOW_INDEX),
-            BlockField("qh", 34, 16, "u16", _QH_OF_IQ1_S),
-        ),
-    ),
-    "IQ1_M": IqType(
-        _walk_iq1_m,
-        Grid.IQ1S,
-        _IQ1_LEVELS,
-        16,
-        (
-            BlockField("qs", 0, 32, "u8", _LOW_INDEX),
-            BlockField("qh", 32, 16, "4 bits", "for each 8 weights: 3 high bits of the row, shift"),
-            BlockField("scales", 48, 8, "u16", _SCALES_OF_IQ1_M),
-        ),
-    ),
-    "IQ2_XXS": IqType(
-        _walk_iq2_xxs,
-        Grid.IQ2XXS,
-        _IQ2_LEVELS,
-        32,
-        (SCALE_OF_BLOCK, BlockField("qs", 2, 64, "u32", _QS_OF_IQ2_XXS)),
-    ),
-    "IQ2_XS": IqType(
-        _walk_iq2_xs,
-        Grid.IQ2XS,
-        _IQ2_LEVELS,
-        16,
-        (
-            SCALE_OF_BLOCK,
-            BlockField("qs", 2, 64, "u16", "for each 8 weights: 9-bit row, 7-bit signs"),
-            BlockField("scales", 66, 8, "4-bit scales", _SCALES_OF_16),
-        ),
-    ),
-    "IQ2_S": IqType(
-        _walk_iq2_s,
-        Grid.IQ2S,
-        _IQ2_LEVELS,
-        16,
-        (
-            SCALE_OF_BLOCK,
-            BlockField("qs", 2, 32, "u8", _LOW_INDEX),
-            BlockField("signs", 34, 32, "1-bit signs", "set where a weight is negative"),
-            BlockField("qh", 66, 8, "2 bits", "high bits of the row, for each 8 weights"),
-            BlockField("scales", 74, 8, "4-bit scales", _SCALES_OF_16),
-        ),
-    ),
-    "IQ3_XXS": IqType(
-        _walk_iq3_xxs,
-        Grid.IQ3XXS,
-        _signed(4, 12, 20, 28, 36, 44, 52, 62),
-        32,
-        (
-            SCALE_OF_BLOCK,
-            BlockField("qs", 2, 64, "u8", "the grid's row, for each 4 weights"),
-            BlockField("scales_and_signs", 66, 32, "u32", _SCALES_AND_SIGNS),
-        ),
-    ),
-    "IQ3_S": IqType(
-        _walk_iq3_s,
-        Grid.IQ3S,
-        _signed(*range(1, 16, 2)),
-        32,
-        (
-            SCALE_OF_BLOCK,
-            BlockField("qs", 2, 64, "u8", "low 8 bits of the grid's row, for each 4 weights"),
-            BlockField("qh", 66, 8, "1 bit", "high bit of the row, for each 4 weights"),
-            BlockField("signs", 74, 32, "1-bit signs", "set where a weight is negative"),
-            BlockField("scales", 106, 4, "4-bit scales", "scale of each 32 weights, odd numbers"),
-        ),
-    ),
+DECODERS: Final = {
+    "IQ1_S": _with_grid(_decode_iq1_s, Grid.IQ1S),
+    "IQ1_M": _with_grid(_decode_iq1_m, Grid.IQ1S),
+    "IQ2_XXS": _with_grid(_decode_iq2_xxs, Grid.IQ2XXS),
+    "IQ2_XS": _with_grid(_decode_iq2_xs, Grid.IQ2XS),
+    "IQ2_S": _with_grid(_decode_iq2_s, Grid.IQ2S),
+    "IQ3_XXS": _with_grid(_decode_iq3_xxs, Grid.IQ3XXS),
+    "IQ3_S": _with_grid(_decode_iq3_s, Grid.IQ3S),
 }
 
-DECODERS: Final = {name: decoder_of(kind) for name, kind in TYPES.items()}
-LAYOUTS: Final = {name: layout_of(kind) for name, kind in TYPES.items()}
+
+# Codes and scales. The code of a weight is the number of its signed level. A block stores a row of
+# a grid for a whole group, so a weight has no bits of its own; its signed level, which the row and
+# its sign (in IQ1 its shift) make, stands for a code.
+
+_D: Final = Field("d", 2, "f16", "scale of the block")
+_INDEX: Final = Field("qs", 32, "u8", "low 8 bits of the grid's row, for each 8 weights")
+_SIGNS: Final = Field("signs", 32, "1-bit signs", "set where a weight is negative")
+_SCALES_OF_16: Final = Field(
+    "scales", 8, "4-bit scales", "scale of each 16 weights, above one half"
+)
+_HIGH_AND_SCALES: Final = "for each 32 weights: 4 x 3 high bits of the rows, scale, shift"
+_SCALES_AND_D: Final = "for each 64 weights: 4 x 3-bit scale, 4 bits of the block's"
+_ROWS_AND_SIGNS: Final = "for each 32 weights: 4 x 8-bit row, then 4 x 7-bit signs, scale"
+_EIGHTH: Final = ODD * np.float32(0.125)
+_GROUPS: Final = np.arange(32)  # of 8 weights
+_SUB, _PART = _GROUPS // 4, _GROUPS % 4
+_MINUS: Final = 1 << 11  # rows of IQ1's grid are there twice, less an eighth at first
+_TWO: Final = np.arange(16)
+
+TYPES: Final = {
+    "IQ1_S": BitType(
+        (_D, _INDEX, Field("qh", 16, "u16", _HIGH_AND_SCALES)),
+        *((), OF_IQ1, 32, (every(8 * 34 + 12, 8, 16, 3),), ODD),
+        rows=(
+            packed(2, 32, 8),
+            Bits(8 * 34 + 16 * _SUB + 3 * _PART, 7, 8),
+            Bits(8 * 34 + 16 * _SUB + 15, 1, 11),
+        ),
+        table=Grid.IQ1S,
+        start=_MINUS,
+    ),
+    "IQ1_M": BitType(
+        (
+            _INDEX,
+            Field("qh", 16, "4 bits", "for each 8 weights: 3 high bits of the row, shift"),
+            Field("scales", 8, "u16", _SCALES_AND_D),
+        ),
+        *((), OF_IQ1, 16, (Bits(8 * 48 + 16 * (_TWO // 4) + 3 * (_TWO % 4), 7),), ODD),
+        rows=(packed(0, 32, 8), every(8 * 32, 32, 4, 3, 8), every(8 * 32 + 3, 32, 4, 1, 11)),
+        table=Grid.IQ1S,
+        start=_MINUS,
+        d=QUARTERS,
+        d_at=48,
+    ),
+    "IQ2_XXS": BitType(
+        (_D, Field("qs", 64, "u32", _ROWS_AND_SIGNS)),
+        *((), OF_IQ2, 32, (every(8 * 6 + 28, 8, 64, 4),), _EIGHTH),
+        rows=(Bits(8 * (2 + 8 * _SUB + _PART), 255),),
+        table=Grid.IQ2XXS,
+        signs=with_parity(8 * 6 + 64 * _SUB + 7 * _PART),
+    ),
+    "IQ2_XS": BitType(
+        (_D, Field("qs", 64, "u16", "for each 8 weights: 9-bit row, 7-bit signs"), _SCALES_OF_16),
+        *((), OF_IQ2, 16, (packed(66, 16, 4),), _EIGHTH),
+        rows=(every(16, 32, 16, 9),),
+        table=Grid.IQ2XS,
+        signs=with_parity(16 + 9 + 16 * _GROUPS),
+    ),
+    "IQ2_S": BitType(
+        (
+            *(_D, _INDEX, _SIGNS),
+            Field("qh", 8, "2 bits", "high bits of the row, for each 8 weights"),
+            _SCALES_OF_16,
+        ),
+        *((), OF_IQ2, 16, (packed(74, 16, 4),), _EIGHTH),
+        rows=(packed(2, 32, 8), packed(66, 32, 2, 8)),
+        table=Grid.IQ2S,
+        signs=(packed(34, 32, 8),),
+    ),
+    "IQ3_XXS": BitType(
+        (
+            *(_D, Field("qs", 64, "u8", "the grid's row, for each 4 weights")),
+            Field("scales_and_signs", 32, "u32", "for each 32 weights: 4 x 7-bit signs, scale"),
+        ),
+        *((), OF_IQ3_XXS, 32, (every(8 * 66 + 28, 8, 32, 4),), 2 * _EIGHTH),
+        rows=(packed(2, 64, 8),),
+        table=Grid.IQ3XXS,
+        signs=with_parity(8 * 66 + 32 * _SUB + 7 * _PART),
+    ),
+    "IQ3_S": BitType(
+        (
+            *(_D, Field("qs", 64, "u8", "low 8 bits of the grid's row, for each 4 weights")),
+            Field("qh", 8, "1 bit", "high bit of the row, for each 4 weights"),
+            *(_SIGNS, Field("scales", 4, "4-bit scales", "scale of each 32 weights, odd numbers")),
+        ),
+        *((), OF_IQ3_S, 32, (packed(106, 8, 4),), ODD),
+        rows=(packed(2, 64, 8), packed(66, 64, 1, 8)),
+        table=Grid.IQ3S,
+        signs=(packed(74, 32, 8),),
+    ),
+}
+LAYOUTS: Final = {
+    name: layout_of(kind, TENSOR_TYPES[name].block_weights) for name, kind in TYPES.items()
+}
 
 
 # Which rows of a grid the groups of a block hold, for types that have grids.
@@ -575,4 +457,5 @@ def _numbers(type_name: str) -> dict[bytes, int]:
 @cache
 def _grid(type_name: str) -> NDArray[np.int8] | None:
     """Return the grid as it is shipped: int8 [rows, weights]; None if there is none."""
-    return stored_grid(TYPES[type_name].grid) if type_name in TYPES else None
+    grid = TYPES[type_name].table if type_name in TYPES else None
+    return stored_grid(grid) if isinstance(grid, Grid) else None

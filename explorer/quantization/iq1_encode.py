@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.quantization.iq import Grid
+from explorer.quantization.grids import Grid
 from explorer.quantization.iq_search import Values, nearest_of_8, scale_code, with_grid
 from explorer.quantization.jit import (
     f32,

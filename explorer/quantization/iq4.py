@@ -29,15 +29,9 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from explorer.quantization.iq import (
-    KVALUES,
-    SCALE_OF_BLOCK,
-    Grid,
-    IqType,
-    kernel_grid,
-    layout_of,
-    nibble_at,
-)
+from explorer.quantization.bits import V4, BitType, Field, layout_of, packed, plane
+from explorer.quantization.grids import KVALUES
+from explorer.quantization.iq import nibble_at
 from explorer.quantization.jit import (
     f32,
     half_at,
@@ -52,7 +46,7 @@ from explorer.quantization.jit import (
     u16_at,
     u32,
 )
-from explorer.quantization.registry import LANES, BlockField
+from explorer.quantization.registry import LANES, integers
 from explorer.quantization.scale_search import (
     BEST,
     EPSILON,
@@ -70,6 +64,7 @@ from explorer.quantization.scale_search import (
     mean_square,
     nearest,
 )
+from explorer.quantization.types import TENSOR_TYPES
 
 _SIXTEEN_BYTES: Final = ir.VectorType(ir.IntType(8), 16)
 _SIXTEEN_FLOATS: Final = ir.VectorType(ir.FloatType(), 16)
@@ -135,67 +130,47 @@ def _write_nibbles(
     return types.void(out, index, index, blocks, index, table, types.float32), generate
 
 
+_TABLE: Final = np.array(KVALUES, np.int8)  # so small that it may be compiled into kernels
+
+
 @kernel
-def _walk_iq4_nl(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
+def _decode_iq4_nl(blocks: Any, out: Any) -> None:
     for b in range(blocks.shape[0]):
-        scale = half_at(blocks, b, 0)
-        if scales is not None:
-            scales[b, 0], scale = scale, f32(1)
-        _write_nibbles(out, b, 0, blocks, 2, grid, scale)
+        _write_nibbles(out, b, 0, blocks, 2, _TABLE, half_at(blocks, b, 0))
 
 
 @kernel
-def _walk_iq4_xs(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
+def _decode_iq4_xs(blocks: Any, out: Any) -> None:
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 0)
         scales_h = u16_at(blocks, b, 2)
         for sub in range(8):
             high = ((scales_h >> u32(2 * sub)) & u32(3)) << u32(4)
             scale = d * (f32(nibble_at(blocks, b, 4, sub) | high) - f32(32))
-            if scales is not None:
-                scales[b, sub], scale = scale, f32(1)
-            _write_nibbles(out, b, 32 * sub, blocks, 8 + 16 * sub, grid, scale)
+            _write_nibbles(out, b, 32 * sub, blocks, 8 + 16 * sub, _TABLE, scale)
 
 
+DECODERS: Final = {"IQ4_NL": _decode_iq4_nl, "IQ4_XS": _decode_iq4_xs}
+
+_D: Final = Field("d", 2, "f16", "scale of the block")
 _CODES: Final = "numbers of 16 uneven levels"
 _TYPES: Final = {
-    "IQ4_NL": IqType(
-        _walk_iq4_nl,
-        Grid.IQ4,
-        KVALUES,
-        32,
-        (SCALE_OF_BLOCK, BlockField("qs", 2, 16, "4-bit codes", _CODES)),
+    "IQ4_NL": BitType(
+        (_D, Field("qs", 16, "4-bit codes", _CODES)), (plane(2, 4, 16, 0, 32),), V4[:16], 32
     ),
-    "IQ4_XS": IqType(
-        _walk_iq4_xs,
-        Grid.IQ4,
-        KVALUES,
-        32,
+    "IQ4_XS": BitType(
         (
-            SCALE_OF_BLOCK,
-            BlockField("scales_h", 2, 2, "2 bits", "high bits of the scale of each 32 weights"),
-            BlockField("scales_l", 4, 4, "4 bits", "low bits of the scale of each 32 weights"),
-            BlockField("qs", 8, 128, "4-bit codes", _CODES),
+            *(_D, Field("scales_h", 2, "2 bits", "high bits of the scale of each 32 weights")),
+            Field("scales_l", 4, "4 bits", "low bits of the scale of each 32 weights"),
+            Field("qs", 128, "4-bit codes", _CODES),
         ),
+        *((plane(8, 4, 16),), V4[:16], 32),
+        *((packed(4, 8, 4), packed(2, 8, 2, 4)), integers(-32, 31)),
     ),
 }
-
-_GRID: Final = kernel_grid(Grid.IQ4)
-
-
-@kernel
-def _decode_iq4_nl(blocks: Any, out: Any) -> None:
-    _walk_iq4_nl(blocks, out, None, _GRID)
-
-
-@kernel
-def _decode_iq4_xs(blocks: Any, out: Any) -> None:
-    _walk_iq4_xs(blocks, out, None, _GRID)
-
-
-# Of kernels whose grid is so small that it may be compiled into them.
-DECODERS: Final = {"IQ4_NL": _decode_iq4_nl, "IQ4_XS": _decode_iq4_xs}
-LAYOUTS: Final = {name: layout_of(kind) for name, kind in _TYPES.items()}
+LAYOUTS: Final = {
+    name: layout_of(kind, TENSOR_TYPES[name].block_weights) for name, kind in _TYPES.items()
+}
 
 
 # IQ4: scales are searched so that weights come near to 16 uneven levels.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from explorer.quantization.iq import Grid
+from explorer.quantization.grids import Grid
 from explorer.quantization.iq_search import (
     ALL,
     ALL_IF_MOVED,

@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.quantization.iq import Grid, stored_grid
+from explorer.quantization.grids import Grid, stored_grid
 from explorer.quantization.jit import (
     bits_of_float32,
     f32,

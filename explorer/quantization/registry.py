@@ -204,7 +204,7 @@ def gather_rows(type_name: str, stored: NDArray[np.uint8], out: NDArray[np.uint8
     check_array("out", out, UINT8, (kind.rows, blocks, kind.whole_bytes), filled=True)
     sizes = np.array([headers, size, kind.row_header])
     places = row_places(type_name)
-    _module("ik_kernels").gather_rows(read_only(stored), places, sizes, out)
+    _module("bit_kernels").gather_rows(read_only(stored), places, sizes, out)
 
 
 def row_places(type_name: str) -> NDArray[np.int64]:

@@ -88,14 +88,17 @@ def test_a_row_of_a_grid_acts_on_its_group_and_a_sign_on_one_weight() -> None:
 
 @pytest.mark.parametrize("name", GRIDS)
 def test_rows_and_signs_make_the_levels(name: str) -> None:
-    from explorer.quantization.iq import TYPES, stored_grid
+    from explorer.quantization.grids import Grid, stored_grid
+    from explorer.quantization.iq import TYPES
 
     kind, parts = TENSOR_TYPES[name], block_layout(name)
     blocks = np.random.default_rng(2).integers(0, 256, (20, kind.block_bytes), np.uint8)
     codes = np.empty((20, 256), np.uint8)
     scales = np.empty((20, 256 // parts.weights_per_scale), np.float32)
     parts.unpack(blocks, codes, scales, scales)
-    grid = stored_grid(TYPES[name].grid)
+    table = TYPES[name].table
+    assert isinstance(table, Grid)
+    grid = stored_grid(table)
     for line in codes:
         rows = grid_rows(name, line)
         assert rows is not None

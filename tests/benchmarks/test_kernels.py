@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from explorer.formats import open_model
 from explorer.formats.weights import WeightReader
 from explorer.quantization import TENSOR_TYPES, dequantize, quantize
+from explorer.quantization.bits import Bits
 from explorer.quantization.ik import TYPES
-from explorer.quantization.ik_codes import Bits
 from explorer.quantization.registry import block_layout, has_block_layout
 from explorer.quantization.types import E4M3
 from tests.benchmarks.report import Report, Row

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from explorer.paths import resource
 from explorer.quantization import TENSOR_TYPES, QuantizationError, dequantize
-from explorer.quantization.iq import SIGNS_OF_CODE, Grid, kernel_grid, stored_grid
+from explorer.quantization.grids import Grid, kernel_grid, stored_grid
+from explorer.quantization.iq import SIGNS_OF_CODE
 from explorer.quantization.jit import _float32_of_half_portable, float32_of_half, kernel
 from explorer.quantization.registry import (
     WITHOUT_DECODER,
@@ -261,7 +262,7 @@ def test_kernels_round_after_each_operation() -> None:
 # Grids of IQ types
 
 
-@pytest.mark.parametrize("grid", [grid for grid in Grid if grid is not Grid.IQ4])
+@pytest.mark.parametrize("grid", Grid)
 def test_code_grids(grid: Grid) -> None:
     gguf = pytest.importorskip("gguf")
     shape, values = _GRIDS[grid.value]

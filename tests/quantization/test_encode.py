@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from explorer.quantization import TENSOR_TYPES, QuantizationError, dequantize, quantize
-from explorer.quantization.iq import Grid, stored_grid
+from explorer.quantization.grids import Grid, stored_grid
 from explorer.quantization.iq_search import neighbours
 from explorer.quantization.jit import _half_of_float32_portable, half_of_float32, kernel
 from explorer.quantization.registry import (
@@ -139,7 +139,7 @@ def test_scales_beyond_float32_have_the_codes_that_c_gives_them() -> None:
     assert blocks[96:].tolist() == [0] * 8 + [170] * 4 + [0, 0]  # ggml, build 11434
 
 
-@pytest.mark.parametrize("grid", [grid for grid in Grid if grid is not Grid.IQ4])
+@pytest.mark.parametrize("grid", Grid)
 def test_every_point_is_a_row_or_has_the_nearest_rows(grid: Grid) -> None:
     """Against a plain search, for some points of each grid."""
     stored = stored_grid(grid).astype(int)

@@ -1,4 +1,4 @@
-"""The kernels that all types of ik_llama.cpp share: a `Program` says what a type gives them.
+"""The kernels of types that are told as bits of a block: a `Program` says what a type gives them.
 
 One block at a time goes from its bytes to codes, scales and weights, in the processor's nearest
 cache. Codes are written eight at once, as the bytes of one number. Kernels check nothing.
@@ -18,11 +18,14 @@ from numpy.typing import NDArray
 from explorer.quantization.jit import (
     f32,
     float32_of_bits,
+    float32_of_half,
     half_at,
     i32,
     inlined,
     kernel,
     u8,
+    u16,
+    u16_at,
     u32,
     u32_at,
     u64,
@@ -35,19 +38,19 @@ MOST: Final = 256
 
 # What codes are made of
 BITS, ROWS, TRELLIS = range(3)
-# What the scale of a block or row is
-HALF, SINGLE, POWER = range(3)
+# What the scale of a block or row is; QUARTERS: the highest four bits of each of four u16
+HALF, SINGLE, POWER, QUARTERS = range(4)
 # What levels are
 WHOLE, EVEN, ANY = range(3)
 
 
 class Program(NamedTuple):
-    """How blocks make weights: see `ik.IkType`, of which it is made.
+    """How blocks make weights: see `bits.BitType`, of which it is made.
 
     Attributes:
-        kinds: int64 [5]: what codes are made of (bits, rows of a table, what a generator gives),
+        kinds: int64 [6]: what codes are made of (bits, rows of a table, what a generator gives),
             what the scale and what levels are; where the scale of the minima is; 2 to the power of
-            what are the sixteens of codes of a scale.
+            what are the sixteens of codes of a scale; where the scale is.
         code_at: int64 [parts, n]: the byte where the bits of eight codes begin, or of four; of the
             generator's codes, their signs.
         code_down: uint64 [parts, n]: after how many bits.
@@ -96,10 +99,9 @@ starts, eight signs each, what scales and minima are multiplied by."""
 
 
 class Room(NamedTuple):
-    """Arrays that a kernel works in: numbers, a block's codes by eights, its scales and minima."""
+    """Arrays that a kernel works in: numbers of a block, its scales and minima."""
 
     numbers: NDArray[np.uint64]
-    words: NDArray[np.uint64]
     scales: NDArray[np.float32]
     minima: NDArray[np.float32]
 
@@ -131,9 +133,9 @@ def _read(blocks: Any, b: Any, which: Any, program: Any, numbers: Any) -> None:
 
 
 @inlined
-def _look_up(blocks: Any, b: Any, program: Any, room: Any) -> None:
+def _look_up(blocks: Any, b: Any, program: Any, room: Any, words: Any) -> None:
     """Write the codes of groups of weights, which are rows of a table."""
-    words, count = room.words, room.words.shape[0]
+    count = words.shape[0]
     _read(blocks, b, TABLE_ROWS, program, room.numbers)
     each = program.groups[TABLE_ROWS, 2] // count
     for w in range(count):
@@ -151,13 +153,13 @@ def _look_up(blocks: Any, b: Any, program: Any, room: Any) -> None:
 
 
 @inlined
-def _generate(blocks: Any, b: Any, program: Any, room: Any) -> None:
+def _generate(blocks: Any, b: Any, program: Any, room: Any, words: Any) -> None:
     """Write codes 126 + v, where v is what the generator gives one weight after the other.
 
     With signs, which are the codes so far, v is what it gives without its own sign and with this
     one; code 253 is -0.
     """
-    words, count = room.words, room.words.shape[0]
+    count = words.shape[0]
     _read(blocks, b, TABLE_ROWS, program, room.numbers)
     starts = program.groups[TABLE_ROWS, 2] // count  # of eight codes
     each = 8 // starts
@@ -199,14 +201,15 @@ def _add_bits(blocks: Any, b: Any, program: Any, words: Any) -> None:
 
 
 @inlined
-def _make_codes(blocks: Any, b: Any, program: Any, room: Any) -> None:
-    mode, words = program.kinds[0], room.words
+def _make_codes(blocks: Any, b: Any, program: Any, room: Any, words: Any) -> None:
+    """Write the codes of a block by eights, uint64 [weights / 8]."""
+    mode = program.kinds[0]
     if mode == ROWS:
-        _look_up(blocks, b, program, room)
+        _look_up(blocks, b, program, room, words)
         return
     _add_bits(blocks, b, program, words)
     if mode == TRELLIS:
-        _generate(blocks, b, program, room)
+        _generate(blocks, b, program, room, words)
     elif program.groups[SELECTS, 2]:
         _read(blocks, b, SELECTS, program, room.numbers)
         for w in range(words.shape[0]):
@@ -220,12 +223,17 @@ def _scale_at(blocks: Any, b: Any, kind: Any, at: Any) -> Any:
     if kind == POWER:  # half of an E8M0 scale, 2^(e - 128)
         e = u32(blocks[b, at])
         return float32_of_bits(u32(u32(0x200000) << e) if e < 2 else u32((e - u32(1)) << u32(23)))
+    if kind == QUARTERS:
+        bits = u32(0)
+        for part in range(4):
+            bits |= u32((u16_at(blocks, b, at + 2 * part) >> u32(12)) << u32(4 * part))
+        return float32_of_half(u16(bits))
     return half_at(blocks, b, at)
 
 
 @inlined
 def _make_scales(blocks: Any, b: Any, program: Any, room: Any) -> None:
-    d = _scale_at(blocks, b, program.kinds[1], 0)
+    d = _scale_at(blocks, b, program.kinds[1], program.kinds[5])
     _read(blocks, b, SCALES, program, room.numbers)
     for s in range(room.scales.shape[0]):
         room.scales[s] = d * program.factors[room.numbers[s]]
@@ -238,12 +246,9 @@ def _make_scales(blocks: Any, b: Any, program: Any, room: Any) -> None:
 
 @kernel
 def unpack_codes(blocks: Any, program: Any, room: Any, codes: Any) -> None:
-    """Fill codes, uint8 [blocks, codes of a block]."""
+    """Fill codes by eights, uint64 [blocks, codes of a block / 8]."""
     for b in range(blocks.shape[0]):
-        _make_codes(blocks, b, program, room)
-        for w in range(room.words.shape[0]):
-            for i in range(8):
-                codes[b, 8 * w + i] = u8(room.words[w] >> u64(8 * i))
+        _make_codes(blocks, b, program, room, codes[b])
 
 
 @kernel
@@ -320,12 +325,15 @@ def _sixteen_levels(
 
 
 @kernel
-def decode(blocks: Any, program: Any, room: Any, out: Any) -> None:
-    """Write the weights: scale * level of each code, rounded, less the minimum of its sub-block."""
-    words, levels, least = room.words, program.levels, program.levels[0]
+def decode(blocks: Any, program: Any, room: Any, words: Any, out: Any) -> None:
+    """Write the weights: scale * level of each code, rounded, less the minimum of its sub-block.
+
+    Codes go by eights to `words`, uint64 [weights / 8].
+    """
+    levels, least = program.levels, program.levels[0]
     kind, up = program.kinds[2], program.kinds[4]
     for b in range(blocks.shape[0]):
-        _make_codes(blocks, b, program, room)
+        _make_codes(blocks, b, program, room, words)
         _make_scales(blocks, b, program, room)
         for pair in range(words.shape[0] >> 1):
             scale, minimum = room.scales[pair >> up], room.minima[pair >> up]

@@ -1,4 +1,8 @@
-"""How the types of ik_llama.cpp store codes and scales, as bits of a block; `ik` has the types.
+"""How blocks store codes and scales, told as data: which bits of a block each number is made of.
+
+Weights are scale * level[code], less a minimum in a few types. What a type's row says is where its
+codes and scales lie; the kernels are shared (`bit_kernels`). Types of ik_llama.cpp are decoded so
+(`ik`); of the IQ types, which have decoders of their own, codes and scales are unpacked so (`iq`).
 
 ::
 
@@ -13,15 +17,25 @@ Source: `docs/gguf.md`, section 12; ik_llama.cpp, ggml/src/iqk/iqk_quantize.cpp,
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.quantization.ik_kernels import EACH_OF_8
-from explorer.quantization.iq import KVALUES, Grid, stored_grid
-from explorer.quantization.registry import integers
+from explorer.quantization import bit_kernels as kernels
+from explorer.quantization.bit_kernels import EACH_OF_8
+from explorer.quantization.grids import KVALUES, Grid, stored_grid
+from explorer.quantization.registry import (
+    BlockField,
+    BlockLayout,
+    Blocks,
+    Codes,
+    Decoder,
+    Scales,
+    Weights,
+    integers,
+)
 from explorer.quantization.types import E2M1
 
 Floats: TypeAlias = NDArray[np.float32]
@@ -89,6 +103,60 @@ class Bits(NamedTuple):
     up: int = 0
 
 
+class Field(NamedTuple):
+    """A run of bytes; see `BlockField`.
+
+    Attributes:
+        width: How many of a row's bytes lie together where rows alternate; 0 for all.
+    """
+
+    name: str
+    nbytes: int
+    dtype: str
+    meaning: str
+    width: int = 0
+
+
+class BitType(NamedTuple):
+    """How blocks make weights.
+
+    Attributes:
+        fields: The bytes of a whole block.
+        codes: Bits of the codes; of the generator's, their signs.
+        levels: float32 [codes]: the value of each code before scaling.
+        weights_per_scale: Weights that share a scale.
+        scales: Bits of the scales' numbers; without any, a number is 0.
+        factors: float32 [numbers]: what the scale of the block or row is multiplied by.
+        selects: Bits of the codes that all weights of a sub-block share.
+        minima: As `scales`; None without minima.
+        min_factors: As `factors`.
+        min_at: Offset of the scale of the minima.
+        d: How the scale of the block or row is stored.
+        d_at: Its offset.
+        rows: Of groups of weights, bits of the row of a table, or of where the generator starts.
+        table: The table: uint8 [rows, codes].
+        signs: Bits of eight signs each, of eight codes.
+        start: What rows, or else codes, are before: bits that are stored turned.
+    """
+
+    fields: tuple[Field, ...]
+    codes: tuple[Bits, ...]
+    levels: Floats
+    weights_per_scale: int
+    scales: tuple[Bits, ...] = ()
+    factors: Floats = ONE
+    selects: tuple[Bits, ...] = ()
+    minima: tuple[Bits, ...] | None = None
+    min_factors: Floats = ONE
+    min_at: int = 0
+    d: int = kernels.HALF
+    d_at: int = 0
+    rows: tuple[Bits, ...] = ()
+    table: Grid | NDArray[np.uint8] | None = None
+    signs: tuple[Bits, ...] = ()
+    start: Any = 0
+
+
 def every(at: int, numbers: int, apart: int, count: int, up: int = 0) -> Bits:
     """Take so many bits of each number, from bit `at` on and so many bits apart."""
     return Bits(at + apart * np.arange(numbers), (1 << count) - 1, up)
@@ -150,6 +218,11 @@ ORDER_A: Final = (0, 8, 16, 24, 4, 12, 20, 28)
 ORDER_B: Final = (0, 8, 4, 12, 16, 24, 20, 28)
 ORDER_C: Final = (0, 4, 8, 12, 16, 20, 24, 28)
 ORDER_D: Final = (0, 16, 4, 20, 8, 24, 12, 28)
+
+
+def with_parity(seven: Places) -> tuple[Bits, ...]:
+    """Take eight signs that are stored as seven bits: the eighth makes their number even."""
+    return Bits(seven, 127), *(Bits(seven + k, 1, 7) for k in range(7))
 
 
 def signs_of(at: int, numbers: int, apart: int) -> tuple[Bits, ...]:
@@ -238,7 +311,7 @@ def as_words(codes: NDArray[np.uint8]) -> Words:
 
 
 def mirror_of(table: Words) -> Words:
-    """Return `ik_kernels.Program.mirror` for the rows of a table."""
+    """Return `bit_kernels.Program.mirror` for the rows of a table."""
     bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
     most = int(table.view(np.uint8).max()) * EACH_OF_8
     return np.append(as_words(bits * np.uint8(255)), np.uint64(most))
@@ -268,7 +341,7 @@ def numbers(bits: Sequence[Bits], order: NDArray[np.int64], start: Any = 0) -> N
 def windows_of(
     groups: Sequence[Numbers], size: int
 ) -> tuple[Places, Places, Words, Words, Words, Words]:
-    """Return numbers in as few windows as hold them: `groups` … `start` of `ik_kernels.Program`.
+    """Return numbers in as few windows as hold them: `groups` … `start` of `bit_kernels.Program`.
 
     `size`: the bytes of a whole block, beyond which nothing is read.
     """
@@ -300,7 +373,7 @@ def in_a_row(part: Bits, count: int) -> bool:
 
 
 def code_bits(parts: Sequence[Bits], weights: int) -> tuple[Places, Words, Words, Words]:
-    """Return `code_at` … `code_up` of `ik_kernels.Program`."""
+    """Return `code_at` … `code_up` of `bit_kernels.Program`."""
     eights = all(in_a_row(part, 8) for part in parts)
     first = [part.places[:: 8 if eights else 4] for part in parts]
     masks = [np.broadcast_to(part.mask, weights).astype(np.uint8) for part in parts]
@@ -309,3 +382,91 @@ def code_bits(parts: Sequence[Bits], weights: int) -> tuple[Places, Words, Words
     mask = np.array([as_words(one.reshape(-1, 8)) for one in masks], np.uint64).reshape(shape)
     ups = np.array([part.up for part in parts], np.uint64)
     return places // 8, (places % 8).astype(np.uint64), mask, ups
+
+
+_NONE: Final = np.zeros(0, np.uint64)
+
+
+def _program(kind: BitType, weights: int) -> kernels.Program:
+    """Return what kernels read of a type with so many weights in a block."""
+    levels, table = kind.levels, _NONE
+    eights, subs = weights // 8, weights // kind.weights_per_scale
+    mode = kernels.BITS
+    if kind.table is not None:
+        given = grid_codes(kind.table) if isinstance(kind.table, Grid) else kind.table
+        mode, table = kernels.ROWS, as_words(given)
+    elif kind.rows:
+        mode = kernels.TRELLIS
+    whole = len(levels) <= kernels.LEVELS and bool((levels == np.rint(levels)).all())
+    even = bool((np.diff(levels) == 1).all())
+    short = np.zeros(kernels.LEVELS, np.int8)
+    if whole:
+        short[: len(levels)] = levels
+    of_eights = np.arange(eights) * (len(kind.selects[0].places) if kind.selects else 1) // eights
+    groups = (
+        numbers(kind.selects, of_eights if kind.selects else of_eights[:0]),
+        numbers(kind.rows, np.arange(len(kind.rows[0].places) if kind.rows else 0), kind.start),
+        numbers(kind.signs, np.arange(eights if kind.signs else 0)),
+        numbers(kind.scales, np.arange(subs)),
+        numbers(kind.minima or (), np.arange(0 if kind.minima is None else subs)),
+    )
+    of_levels = kernels.EVEN if even else kernels.WHOLE if whole else kernels.ANY
+    pairs = kind.weights_per_scale // 16
+    code_start = np.array([0 if kind.rows else EACH_OF_8 * kind.start], np.uint64)
+    size = sum(field.nbytes for field in kind.fields)
+    return kernels.Program(
+        np.array([mode, kind.d, of_levels, kind.min_at, pairs.bit_length() - 1, kind.d_at]),
+        *(*code_bits(kind.codes, weights), code_start, *windows_of(groups, size)),
+        table,
+        mirror_of(table) if kind.signs else _NONE,
+        kind.factors,
+        kind.min_factors,
+        levels,
+        short,
+    )
+
+
+def _room(kind: BitType, weights: int) -> kernels.Room:
+    subs = weights // kind.weights_per_scale
+    return kernels.Room(
+        np.empty(kernels.MOST, np.uint64), np.empty(subs, np.float32), np.zeros(subs, np.float32)
+    )
+
+
+def _fields(kind: BitType) -> tuple[BlockField, ...]:
+    found, at = [], 0
+    for field in kind.fields:
+        found.append(BlockField(field.name, at, field.nbytes, field.dtype, field.meaning))
+        at += field.nbytes
+    return tuple(found)
+
+
+def decoder_of(kind: BitType, weights: int) -> Decoder:
+    """Return the decoder of a type with so many weights in a block."""
+    program = cache(partial(_program, kind, weights))
+
+    def decode(blocks: Blocks, out: Weights) -> None:
+        words = np.empty(weights // 8, np.uint64)
+        kernels.decode(blocks, program(), _room(kind, weights), words, out)
+
+    return decode
+
+
+def layout_of(kind: BitType, weights: int) -> BlockLayout:
+    """Return the block layout of a type with so many weights in a block."""
+    program = cache(partial(_program, kind, weights))
+
+    def unpack_codes(blocks: Blocks, codes: Codes) -> None:
+        kernels.unpack_codes(blocks, program(), _room(kind, weights), codes.view(np.uint64))
+
+    def unpack_scales(blocks: Blocks, scales: Scales, minima: Scales) -> None:
+        kernels.unpack_scales(blocks, program(), _room(kind, weights), scales, minima)
+
+    return BlockLayout(
+        levels=kind.levels,
+        weights_per_scale=kind.weights_per_scale,
+        fields=_fields(kind),
+        unpack_codes=unpack_codes,
+        unpack_scales=unpack_scales,
+        has_minimum=kind.minima is not None,
+    )
