@@ -68,11 +68,17 @@ def random_blocks(type_name: str, count: int, seed: int = 0) -> NDArray[np.uint8
     return blocks
 
 
-def assert_same_bits(ours: NDArray[np.float32], theirs: NDArray[np.float32]) -> None:
+def same_bits(ours: NDArray[np.float32], theirs: NDArray[np.float32]) -> NDArray[np.bool_]:
     """Compare weights bit for bit; NaN is NaN: its sign and payload are the processor's choice."""
     assert ours.dtype == theirs.dtype == np.float32
     ours, theirs = ours.reshape(-1), theirs.reshape(-1)
-    same = (ours.view(np.uint32) == theirs.view(np.uint32)) | (np.isnan(ours) & np.isnan(theirs))
+    same: NDArray[np.bool_] = ours.view(np.uint32) == theirs.view(np.uint32)
+    return same | (np.isnan(ours) & np.isnan(theirs))
+
+
+def assert_same_bits(ours: NDArray[np.float32], theirs: NDArray[np.float32]) -> None:
+    """Check that weights are equal as `same_bits` compares them."""
+    same = same_bits(ours, theirs)
     assert same.all(), f"{np.count_nonzero(~same)} weights differ, the first at {np.argmin(same)}"
 
 
