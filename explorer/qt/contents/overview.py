@@ -27,6 +27,7 @@ from PySide6.QtGui import (
 from explorer.errors import ExplorerError
 from explorer.formats import Problem
 from explorer.formats.attachments import is_component
+from explorer.formats.components import IMAGE_ARCHITECTURES
 from explorer.present.colours import LAYER_COLOURS, OTHERS_COLOUR
 from explorer.present.explanations import picture_text
 from explorer.present.model import model_sentence, problem_line
@@ -187,7 +188,7 @@ class OverviewView(QtWidgets.QScrollArea):
         if machine is None:
             return
         self._jobs.cancel()
-        if document is None or _is_part(document) or not machine.known:
+        if document is None or not _is_planned(document) or not machine.known:
             return
         asked, target = machine.inputs(document.path), machine.target()
 
@@ -314,7 +315,7 @@ class OverviewView(QtWidgets.QScrollArea):
             FigureTile(FACTS["parameters"].title, count_text(facts.parameters or 0), exact, page),
             FigureTile("Type", plain_text(facts.main_type), " · ".join(kind), page),
         ]
-        if not _is_part(document):  # what is no whole model has no context, and is not planned
+        if _is_planned(document):
             trained = "tokens, as trained"
             tiles.append(FigureTile(FACTS["context_length"].title, context, trained, page))
             tiles.append(self._fit_tile(page))
@@ -362,8 +363,9 @@ class OverviewView(QtWidgets.QScrollArea):
     ) -> Iterator[QtWidgets.QPushButton]:
         choose = partial(self.app.choose_quant, document.path)
         if document.model.tensors.rows:
-            if not _is_part(document):
+            if _is_planned(document):
                 yield _button("&Plan its memory", partial(self.app.go, "planner"), page)
+            if not _is_part(document):
                 yield _button("Which &quant should I take?", choose, page)
             yield _button("&Compare with another model…", self.app.ask_reference, page)
             tensors = "&All tensors" if not document.kind else "What it c&hanges"
@@ -426,6 +428,12 @@ class OverviewView(QtWidgets.QScrollArea):
 def _is_part(document: Document) -> bool:
     """Return whether it is no whole model, but belongs to one."""
     return bool(document.kind) or is_component(document.model)
+
+
+def _is_planned(document: Document) -> bool:
+    """Return whether it may have a plan: it is a whole model, and not one for images or video."""
+    facts = document.facts
+    return not (_is_part(document) or facts.components or facts.architecture in IMAGE_ARCHITECTURES)
 
 
 def _warn(label: QtWidgets.QLabel) -> None:

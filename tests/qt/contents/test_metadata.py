@@ -24,6 +24,7 @@ from explorer.qt.widgets.table_model import ItemRole, TableModel
 from tests.formats.test_hf_rules import STEM, Part, write_folder
 from tests.helpers.gguf_writer import ARRAY, STRING, U32, Array, GgufFile, TensorSpec, small_model
 from tests.helpers.overview import shown_facts
+from tests.helpers.safetensors_writer import write_tensors
 from tests.helpers.services import RecordingServices
 from tests.helpers.sparse_models import Shape
 from tests.helpers.window import HOSTILE, unsafe_characters
@@ -53,6 +54,20 @@ def test_without_a_model_it_says_how_to_open_one(view: OverviewView) -> None:
     assert "No model is open" in texts(view)
     assert any("Ctrl+O" in text for text in texts(view))
     assert shown_facts(view) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "planned"),
+    [("model.diffusion_model.blocks.0.w", False), ("model.layers.0.mlp.up_proj.weight", True)],
+)
+def test_a_checkpoint_for_images_is_not_planned(
+    view: OverviewView, load: Load, tmp_path: Path, name: str, *, planned: bool
+) -> None:
+    path = write_tensors(tmp_path / "model.safetensors", (name, "F16", [4, 4]))
+    view.show_document(load(path))
+    buttons = [button.text() for button in view.widget().findChildren(QPushButton)]
+    assert ("&Plan its memory" in buttons) == planned
+    assert ("On this machine" in texts(view)) == planned
 
 
 def test_it_tells_what_the_file_says(view: OverviewView, load: Load, tmp_path: Path) -> None:
