@@ -13,13 +13,15 @@ import pytest
 
 from explorer.errors import PlanError
 from explorer.formats.model import Model
+from explorer.planner import Device, Hyperparameters, plan
+from explorer.planner import Settings as Asked
 from explorer.planner.engines.llama_cpp import Allocation, Header, Settings, allocate, fit
-from tests.planner.models import DATA, header_model, packed
+from explorer.text import bytes_text
+from tests.planner.models import DATA, GIB, header_model, packed
 
 _CONTENT = packed(DATA / "llama_cpp_contexts.json.gz")
 MODELS: dict[str, Any] = _CONTENT["models"]
 _CASES: list[dict[str, Any]] = _CONTENT["cases"]
-_GIB = 1 << 30
 
 
 def model_of(name: str) -> Model:
@@ -76,6 +78,17 @@ def test_flash_attention_is_off_where_a_device_has_no_kernel() -> None:
     assert allocate(_header("heads-160"), Settings(flash_attention=None, devices=0)).flash_attention
 
 
+def test_a_plan_says_what_it_costs_that_a_device_has_no_kernel() -> None:
+    h, devices = Hyperparameters.from_model(model_of("heads-160")), (Device("0", "CUDA", 24 * GIB),)
+    off, on = (
+        plan(h, Asked(context=32768, flash_attention=asked), devices, profile="llama.cpp")
+        for asked in (None, True)
+    )
+    more = bytes_text(off.gpus[0].compute.high - on.gpus[0].compute.high)
+    assert any(note.endswith(f"That takes {more} more on the GPUs") for note in off.notes)
+    assert not any("more on the GPUs" in note for note in on.notes)
+
+
 def test_a_model_that_guesses_nothing_ahead_is_refused() -> None:
     with pytest.raises(PlanError, match="MTP"):
         allocate(_header("heads-80"), Settings(mtp=2))
@@ -87,9 +100,9 @@ def test_a_decision_counts_what_drafts_tokens() -> None:
     both = allocate(header, Settings(context=32768, mtp=3))
     drafting = both.buffers["GPU0"].total + both.drafted("GPU0").total
     assert plain < drafting
-    enough = [drafting + _GIB]
+    enough = [drafting + GIB]
     assert fit(header, Settings(context=32768, mtp=3), enough).gpu_layers == -1
-    short = [drafting + _GIB - 1]
+    short = [drafting + GIB - 1]
     assert fit(header, Settings(context=32768, mtp=3), short).gpu_layers != -1
     assert fit(header, settings, short).gpu_layers == -1
 

@@ -24,7 +24,12 @@ from explorer.planner.engines.llama_cpp.fitting import DEFAULT_MARGIN, Decision,
 from explorer.planner.engines.llama_cpp.graph import GPU_ALIGNMENT, HOST_ALIGNMENT, padded
 from explorer.planner.engines.llama_cpp.header import Header
 from explorer.planner.engines.llama_cpp.kernels import lacks_kernel
-from explorer.planner.engines.llama_cpp.outcome import HOST_BUFFERS, Outcome, asked_reserves
+from explorer.planner.engines.llama_cpp.outcome import (
+    HOST_BUFFERS,
+    Outcome,
+    asked_reserves,
+    compute_most,
+)
 from explorer.planner.engines.llama_cpp.programs import PROGRAMS, SERVER
 from explorer.planner.hyperparameters import Hyperparameters
 from explorer.planner.plan import (
@@ -262,6 +267,14 @@ def _why_flash_attention(outcome: Outcome) -> str:
     return f"off: {lacks or 'the cache is on the CPU, and attention comes to lie there too'}"
 
 
+def _cost_without_flash_attention(outcome: Outcome) -> int:
+    """Return the bytes that the GPUs compute with beyond those with a kernel for it."""
+    header, settings = outcome.header, outcome.settings
+    on = allocate(header, replace(settings, flash_attention=True)).buffers
+    pairs = ((outcome.allocation.buffers[name], on[name]) for name in on if name[:3] == "GPU")
+    return sum(compute_most(held) - compute_most(other) for held, other in pairs)
+
+
 def _header_of(h: Hyperparameters) -> Header:
     header = h.llama_cpp
     if isinstance(header, str):
@@ -324,7 +337,9 @@ def _notes(outcome: Outcome, effective: Mapping[str, Effective], asked: Settings
         yield f"the context is longer than the {tokens} tokens that the model was trained for"
     settings = outcome.settings
     if settings.flash_attention is None and not outcome.allocation.flash_attention:
-        yield f"flash attention is {_why_flash_attention(outcome)}"
+        cost = _cost_without_flash_attention(outcome)
+        more = f". That takes {bytes_text(cost)} more on the GPUs" if cost > 0 else ""
+        yield f"flash attention is {_why_flash_attention(outcome)}{more}"
     if "program" in effective and (unknown := PROGRAMS[effective["program"].value].unknown):
         yield unknown
     for change in changes_since(settings.build, settings.library):
