@@ -112,11 +112,11 @@ def test_nothing_gets_lost_and_nothing_but_one_error_is_raised(
             e,
             devices,
             host=host,
-            num_gpu=e.num_gpu,
-            require_full=e.require_full,
+            num_gpu=-1 if asked.num_gpu is None else asked.num_gpu,
+            require_full=asked.require_full,
             overhead=e.overhead,
             spread=e.spread,
-            projector=e.projector_bytes,
+            projector=asked.projector_bytes,
         )
     except PlanError as error:
         assert error.reason in (None, "requires full", "system memory")  # noqa: PT017 - it may or may not be raised

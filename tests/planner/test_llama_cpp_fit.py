@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from explorer.errors import PlanError
 from explorer.planner.engines.llama_cpp import Allocation, Buffer, Decision, Header, Settings, fit
-from explorer.planner.engines.llama_cpp.header import Weights
-from tests.planner.models import GIB, MIB, packed
+from tests.planner.models import GIB, MIB, header_model, packed
 from tests.planner.test_llama_cpp import _Golden
 
 
@@ -39,39 +38,21 @@ def test_decisions_equal_llama_cpp_s(shared_reference: Path) -> None:
     assert len(cases) == 186
 
 
-def _header(blocks: int, experts: int = 0, weights: int = 100 * MIB) -> Header:
-    """Return a model of equal blocks; with experts these are most of it."""
-    names = ["attn_q"] + ["ffn_up_exps", "ffn_gate_exps", "ffn_down_exps"] * (experts > 0)
-    tensors = [
-        Weights(f"blk.{i}.{name}.weight", i, weights, weights, repacked=False)
-        for i in range(blocks)
-        for name in names
-    ]
-    tensors.append(Weights("output.weight", blocks, weights, weights, repacked=False))
-    return Header(
-        architecture="llama",
-        blocks=blocks,
-        embedding=4096,
-        key_length=128,
-        value_length=128,
-        kv_heads=(8,) * blocks,
-        mla=False,
-        window=0,
-        windowed=(False,) * blocks,
-        attention=(True,) * blocks,
-        recurrent=(False,) * blocks,
-        cached=(True,) * blocks,
-        windowed_lengths=(128, 128),
-        index_lengths=(0,) * blocks,
-        history=(0,) * blocks,
-        loaded=blocks,
-        conv_state=0,
-        ssm_state=0,
-        heads=(32,) * blocks,
-        experts_used=experts,
-        trained_context=32768,
-        tensors=tuple(tensors),
-    )
+def _header(blocks: int, experts: int = 0) -> Header:
+    """Return a model of equal blocks of 100 MiB; with experts three more of them."""
+    names = ["attn_q", *["ffn_up_exps", "ffn_gate_exps", "ffn_down_exps"] * (experts > 0)]
+    places = [f"blk.{i}.{name}.weight" for i in range(blocks) for name in names]
+    metadata = {
+        "general.architecture": "llama",
+        "llama.block_count": blocks,
+        "llama.embedding_length": 4096,
+        "llama.context_length": 32768,
+        "llama.attention.head_count": 32,
+        "llama.attention.head_count_kv": 8,
+        "llama.expert_used_count": experts,
+    }
+    tensors = [(name, "F16", [4096, 12800]) for name in (*places, "output.weight")]
+    return Header.from_model(header_model(metadata, tensors))
 
 
 def _used(header: Header, settings: Settings) -> Allocation:

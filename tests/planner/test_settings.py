@@ -16,7 +16,7 @@ CUDA = Device("0", "CUDA", 24 * GIB, driver_major=12, compute=(8, 6))
 
 def reason(e: EffectiveSettings, name: str) -> str:
     """Return why a setting is not as requested."""
-    return next(d.reason for d in e.differences if d.name == name)
+    return e.differences[name].reason
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_the_trained_context_is_the_most() -> None:
     e = effective_settings(small_model(context_length=1000), Settings(context=4096))
     assert (e.context, e.batch) == (1000, 512)
     assert "trained for 1,000 tokens (llama.context_length)" in reason(e, "context")
-    assert e.requested.context == 4096
+    assert e.differences["context"].asked == 4096
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_types_of_the_kv_cache(
     assert e.kv_cache_type == effective
     assert e.what_if is (effective == "f32")
     wanted = (asked or variable or "f16").lower()
-    assert (wanted == effective) is not any(d.name == "kv_cache_type" for d in e.differences)
+    assert (wanted == effective) is ("kv_cache_type" not in e.differences)
 
 
 def test_overhead_and_spread_come_from_the_environment_unless_set() -> None:

@@ -142,16 +142,17 @@ def layout_for(
     request: PlanRequest, effective: EffectiveSettings, trace: Trace | None = None
 ) -> Layout:
     """Return `lay_out` of a request's model and machine under the settings that hold."""
+    asked = request.settings
     return lay_out(
         request.h,
         effective,
         request.devices,
         host=request.host,
-        num_gpu=effective.num_gpu,
-        require_full=effective.require_full,
+        num_gpu=AUTOMATIC if asked.num_gpu is None else asked.num_gpu,
+        require_full=asked.require_full,
         overhead=effective.overhead,
         spread=effective.spread,
-        projector=effective.projector_bytes,
+        projector=asked.projector_bytes,
         trace=trace,
     )
 
@@ -195,8 +196,8 @@ def _effective(effective: EffectiveSettings, layout: Layout) -> dict[str, Effect
     }
     origins = effective.origins
     found = {name: Effective(value, origin=origins.get(name, "")) for name, value in values.items()}
-    for one in effective.differences:
-        found[one.name] = found[one.name]._replace(asked=one.requested, reason=one.reason)
+    for name, one in effective.differences.items():
+        found[name] = one._replace(value=values[name])
     return found
 
 
@@ -282,10 +283,10 @@ def _notes(request: PlanRequest, effective: EffectiveSettings, layout: Layout) -
     if h.sliding_window and h.architecture not in _WINDOW_COUNTS:
         key = h.origins.get("window", "attention.sliding_window")
         yield f"{key} is not consulted: the cache holds the whole context in every block"
-    if effective.projector_bytes and request.devices:
+    if (projector := request.settings.projector_bytes) and request.devices:
         yield (
-            f"the projector ({bytes_text(effective.projector_bytes)}) is counted on the GPU that "
-            "holds it; Ollama means to, but leaves it out"
+            f"the projector ({bytes_text(projector)}) is counted on the GPU that holds it; Ollama "
+            "means to, but leaves it out"
         )
     yield "Ollama 0.30 and later let the server place the layers. See profile ollama"
 

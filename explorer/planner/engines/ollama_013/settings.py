@@ -18,9 +18,10 @@ from explorer.planner.devices import (
     check_devices,
     flash_attention_obstacle,
 )
-from explorer.planner.engines.ollama_013.sizes import DEFAULT_BATCH, DEFAULT_CONTEXT
+from explorer.planner.engines.ollama_013.sizes import DEFAULT_BATCH, DEFAULT_CONTEXT, Workload
 from explorer.planner.hyperparameters import Hyperparameters
-from explorer.planner.settings import AUTOMATIC, MAX_PARALLEL, Settings
+from explorer.planner.plan import Effective
+from explorer.planner.settings import MAX_PARALLEL, Settings
 from explorer.text import integer_text
 
 # Flash attention (docs/planner.md, section 3, step 6). Source: Ollama, llm/server.go, start of
@@ -60,38 +61,17 @@ _WHAT_IF_TYPE: Final = "f32"
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """A setting that holds another value than was asked for, and the reason as one sentence."""
-
-    name: str
-    requested: int | str | bool
-    effective: int | str | bool
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class EffectiveSettings:
-    """The settings that hold; see `Settings`.
+class EffectiveSettings(Workload):
+    """The settings that hold; the batch is that before the rule of loading an embedding model.
 
     Attributes:
-        batch: Tokens computed at a time, before the rule of loading an embedding model.
-        requested: What was asked for.
-        differences: Where the two differ, and why.
+        differences: Settings that hold another value than was asked for, and why.
         origins: Setting → where its value came from.
     """
 
-    context: int
-    parallel: int
-    batch: int
-    kv_cache_type: str
-    flash_attention: bool
-    num_gpu: int = AUTOMATIC
     overhead: int = 0
     spread: bool = False
-    require_full: bool = False
-    projector_bytes: int = 0
-    requested: Settings = field(default_factory=Settings)
-    differences: tuple[Difference, ...] = ()
+    differences: Mapping[str, Effective] = field(default_factory=lambda: MappingProxyType({}))
     origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
@@ -135,13 +115,9 @@ def effective_settings(
         batch=batch,
         kv_cache_type=_cache_type(settings, flash_attention, log),
         flash_attention=flash_attention,
-        num_gpu=AUTOMATIC if settings.num_gpu is None else settings.num_gpu,
         overhead=_overhead(settings, log),
         spread=_spread(settings, log),
-        require_full=bool(settings.require_full),
-        projector_bytes=settings.projector_bytes,
-        requested=settings,
-        differences=tuple(log.differences),
+        differences=MappingProxyType(log.differences),
         origins=MappingProxyType(log.origins),
     )
 
@@ -152,13 +128,10 @@ class _Log:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.environment = environment
         self.origins: dict[str, str] = {}
-        self.differences: list[Difference] = []
+        self.differences: dict[str, Effective] = {}
 
-    def differ(
-        self, name: str, requested: int | str | bool, effective: int | str | bool, reason: str
-    ) -> None:
-        self.differences = [other for other in self.differences if other.name != name]
-        self.differences.append(Difference(name, requested, effective, reason))
+    def differ(self, name: str, requested: int | str, effective: int | str, reason: str) -> None:
+        self.differences[name] = Effective(effective, requested, reason, reason)
         self.origins[name] = reason
 
     def first(self, name: str, *choices: tuple[int | None, str]) -> int:
