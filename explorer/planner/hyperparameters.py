@@ -323,22 +323,6 @@ def plain_metadata(values: Mapping[str, Any]) -> Metadata:
 # `explorer.planner.folder`.
 
 
-_ALTERNATIVES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "L": ("num_hidden_layers", "n_layer", "num_layers"),
-        "E": ("hidden_size", "n_embd", "d_model"),
-        "heads": ("num_attention_heads", "n_head"),
-        "kv heads": ("num_key_value_heads", "multi_query_group_num", "num_kv_heads", "n_head_kv"),
-        "head": ("head_dim", "kv_channels"),
-        "V": ("vocab_size", "padded_vocab_size"),
-        "FF": ("intermediate_size", "ffn_hidden_size", "n_inner"),
-        "window": ("sliding_window",),
-        "trained context": ("max_position_embeddings", "seq_length", "n_positions", "n_ctx"),
-    }
-)
-"""Symbol → keys of config.json, the usual one first."""
-
-
 def _folder(model: Model) -> Folder:
     """Return a model's headers; raise `PlanError` if there is no config.json among them."""
     if not model.config:
@@ -350,95 +334,73 @@ def _folder(model: Model) -> Folder:
 
 
 def read_config(model: Model, folder: Folder) -> Hyperparameters:
-    """Return what a model's config.json says.
+    """Return what a model's config.json says; of several keys for a number the usual one is first.
 
     Raises:
         PlanError: A value is of the wrong type or absurd.
     """
-    config = _Config(model.config, folder.text)
-    blocks, heads = config.number("L", most=MAX_BLOCKS), config.counts("heads") or (1,)
-    kv_heads = config.counts("kv heads") or heads
-    if kv_heads is heads:
-        config.origins["kv heads"] = f"{config.origins['heads']}, one for each head"
-    key_length, value_length = _lengths(config)
+    kind, _ = _found(folder, "model_type")
+    if not isinstance(kind, str) or not kind or len(kind) > 100:
+        raise PlanError("config.json names no model_type. The file is damaged")
+    blocks = _number(folder, "num_hidden_layers", "n_layer", "num_layers", most=MAX_BLOCKS)
+    heads = _counts(folder, "num_attention_heads", "n_head") or (1,)
+    of_keys = ("num_key_value_heads", "multi_query_group_num", "num_kv_heads", "n_head_kv")
+    key_length, value_length = _lengths(folder)
     return Hyperparameters(
-        architecture=config.model_type,
+        architecture=kind,
         block_count=blocks,
-        embedding_length=config.number("E"),
+        embedding_length=_number(folder, "hidden_size", "n_embd", "d_model"),
         head_counts=heads,
-        kv_head_counts=kv_heads,
+        kv_head_counts=_counts(folder, *of_keys) or heads,
         stored_key_length=key_length,
         stored_value_length=value_length,
-        vocabulary=config.number("V"),
-        feed_forward_length=config.number("FF"),
-        sliding_window=config.number("window"),
-        trained_context=config.number("trained context"),
+        vocabulary=_number(folder, "vocab_size", "padded_vocab_size"),
+        feed_forward_length=_number(folder, "intermediate_size", "ffn_hidden_size", "n_inner"),
+        sliding_window=_number(folder, "sliding_window"),
+        trained_context=_number(
+            folder, "max_position_embeddings", "seq_length", "n_positions", "n_ctx"
+        ),
         file_bytes=sum(file.source.size for file in model.files),
         name=str(model.path),
-        origins=config.origins,
         warnings=tuple(_warnings(blocks, folder)),
         own_context=_own_context(model.metadata),
     )
 
 
-class _Config:
-    """Values of config.json, and of the `text_config` within it, which comes first."""
-
-    def __init__(self, config: Mapping[str, Any], text: Mapping[str, Any]) -> None:
-        self._parts = text, config
-        self._names = "text_config." if isinstance(config.get("text_config"), Mapping) else "", ""
-        self.origins: dict[str, str] = {}
-        kind = self.get("model_type")[0]
-        if not isinstance(kind, str) or not kind or len(kind) > 100:
-            raise PlanError("config.json names no model_type. The file is damaged")
-        self.model_type = kind
-
-    def get(self, *keys: str) -> tuple[Any, str]:
-        """Return the first value that is there and not null, with its key."""
-        for key in keys:
-            for part, prefix in zip(self._parts, self._names, strict=True):
-                if part.get(key) is not None:
-                    return part[key], f"config.json {prefix}{key}"
-        return None, f"config.json {keys[0]}"
-
-    def number(self, symbol: str, most: int = MAX_COUNT) -> int:
-        """Return a number, or 0 if there is none or a list of them."""
-        value, key = self.get(*_ALTERNATIVES[symbol])
-        if value is None or isinstance(value, list):
-            self.origins[symbol] = f"{key} is absent: 0"
-            return 0
-        self.origins[symbol] = key
-        return whole(value, key, most)
-
-    def counts(self, symbol: str) -> tuple[int, ...]:
-        """Return a number as a list of one, or a list; empty if there is none."""
-        value, key = self.get(*_ALTERNATIVES[symbol])
-        self.origins[symbol] = key
-        if isinstance(value, list):
-            return _integers(value, key)
-        return () if value is None else (whole(value, key),)
-
-    def optional(self, *keys: str) -> int | None:
-        """Return a number, or None if it is absent."""
-        return whole_or_none(*self.get(*keys))
+def _found(folder: Folder, *keys: str) -> tuple[Any, str]:
+    """Return the first value that is there and not null, with its key; `text_config` is first."""
+    for key in keys:
+        for part in (folder.text, folder.config):
+            if part.get(key) is not None:
+                return part[key], f"config.json {key}"
+    return None, f"config.json {keys[0]}"
 
 
-def _integers(values: Sequence[Any], key: str) -> tuple[int, ...]:
+def _number(folder: Folder, *keys: str, most: int = MAX_COUNT) -> int:
+    """Return a number, or 0 if there is none or a list of them."""
+    value, key = _found(folder, *keys)
+    return 0 if value is None or isinstance(value, list) else whole(value, key, most)
+
+
+def _counts(folder: Folder, *keys: str) -> tuple[int, ...]:
+    """Return a number as a list of one, or a list; empty if there is none."""
+    value, key = _found(folder, *keys)
+    values = value if isinstance(value, list) else [] if value is None else [value]
     if len(values) > MAX_BLOCKS:
         raise PlanError(f"{key} has {len(values):,} entries, more than {MAX_BLOCKS:,}")
-    return tuple(whole(value, key) for value in values)
+    return tuple(whole(one, key) for one in values)
 
 
-def _lengths(config: _Config) -> tuple[int | None, int | None]:
+def _lengths(folder: Folder) -> tuple[int | None, int | None]:
     """Return the lengths of keys and values, None where they follow from the width."""
-    plain, rotated = config.optional("qk_nope_head_dim"), config.optional("qk_rope_head_dim")
+    plain, rotated, value = (
+        whole_or_none(*_found(folder, *keys))
+        for keys in (["qk_nope_head_dim"], ["qk_rope_head_dim"], ["v_head_dim", "head_dim"])
+    )
     if plain is not None and rotated is not None:  # latent attention: two parts make a key
-        config.origins["Dk"] = "config.json qk_nope_head_dim + qk_rope_head_dim"
-        config.origins["Dv"] = "config.json v_head_dim"
-        return plain + rotated, config.optional("v_head_dim", "head_dim")
-    head, key = config.get(*_ALTERNATIVES["head"])
-    config.origins["Dk"] = config.origins["Dv"] = key if head is not None else f"{key} is absent"
-    return (None, None) if head is None else (whole(head, key), whole(head, key))
+        return plain + rotated, value
+    head = whole_or_none(*_found(folder, "head_dim", "kv_channels"))
+    return head, head
 
 
 def _warnings(blocks: int, folder: Folder) -> Iterator[str]:
