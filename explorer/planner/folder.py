@@ -185,14 +185,10 @@ class Folder:
             raise PlanError(f"config.json has no {keys[0]}, so the layers cannot be worked out")
         return default
 
-    def share(self, *keys: str, default: float = 1.0) -> float:
-        """Return the first of some numbers from 0 to 2^40, such as a factor; else `PlanError`."""
-        for part in (self.rope, self.text):
-            for key in keys:
-                value = part.get(key)
-                if value is not None:
-                    return _factor(value, key)
-        return default
+    def share(self, key: str) -> float:
+        """Return a factor, a number from 0 to 2^40, or 1 if there is none; else `PlanError`."""
+        parts = (self.rope, self.text)
+        return _factor(next((one[key] for one in parts if one.get(key) is not None), 1.0), key)
 
     @cached_property
     def rope(self) -> Mapping[str, Any]:

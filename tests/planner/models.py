@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from hypothesis import strategies as st
@@ -25,6 +27,16 @@ def packed(path: Path) -> dict[str, Any]:
     """Return the JSON of a compressed file of golden cases."""
     found: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
     return found
+
+
+def module_of(path: Path) -> ModuleType:
+    """Return a script as a module."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def header_model(metadata: Mapping[str, Any], tensors: list[tuple[str, str, list[int]]]) -> Model:

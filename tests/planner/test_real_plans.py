@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -24,6 +22,7 @@ from explorer.planner.plan import Plan
 from explorer.planner.request import PlanRequest
 from explorer.planner.settings import MOST_LAYERS
 from explorer.quantization import TENSOR_TYPES
+from tests.planner.models import module_of
 
 _MIB = 1 << 20
 _PLENTY = 1 << 38
@@ -66,11 +65,7 @@ class _Real:
         self.cases: list[dict[str, Any]] = json.loads(
             (shared / "real_plans.json").read_text("utf-8")
         )["cases"]
-        spec = importlib.util.spec_from_file_location("make_models", tool)
-        assert spec is not None
-        assert spec.loader is not None
-        self._tool: ModuleType = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(self._tool)
+        self._tool = module_of(tool)
         self._folder = folder
 
     @cache  # noqa: B019 - one object a session

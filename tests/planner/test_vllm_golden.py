@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,7 +14,7 @@ from explorer.planner import Hyperparameters
 from explorer.planner.engines.vllm.cache import Run, plan_cache, stages
 from explorer.planner.engines.vllm.weights import plan_weights
 from explorer.planner.folder import Folder
-from tests.planner.models import packed
+from tests.planner.models import module_of, packed
 from tests.planner.vllm_cases import (
     Case,
     cases,
@@ -85,13 +84,7 @@ _REASONS = {
 @pytest.fixture(scope="module")
 def maker(shared_reference: Path) -> ModuleType:
     """The maker of folders that hold nothing but headers."""
-    path = shared_reference.parent / "tools" / "make_hf_folder.py"
-    spec = importlib.util.spec_from_file_location("make_hf_folder", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_of(shared_reference.parent / "tools" / "make_hf_folder.py")
 
 
 @pytest.mark.slow

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import pytest
 
 from explorer.errors import PlanError
 from explorer.planner.engines.llama_cpp import Allocation, Header, Settings, allocate
-from tests.planner.models import DATA, header_model, packed
+from tests.planner.models import DATA, header_model, module_of, packed
 
 _GOLDEN = packed(DATA / "llama_cpp_vulkan.json.gz")
 _FAMILIES = packed(DATA / "llama_cpp_families.json.gz")["models"]
@@ -94,7 +92,7 @@ def test_models_of_every_architecture_take_what_vulkan_reserves() -> None:
 
 
 def test_large_models_take_what_vulkan_reserves(shared_reference: Path) -> None:
-    maker = _maker()
+    maker = module_of(DATA / "make_vulkan.py")
     golden = packed(shared_reference / "llama_cpp_golden.json.gz")["models"]
     described = {name: (one["metadata"], one["tensors"]) for name, one in golden.items()}
     counted = _check(_cases("golden", described))
@@ -102,15 +100,6 @@ def test_large_models_take_what_vulkan_reserves(shared_reference: Path) -> None:
     counted += _check(_cases("made", dict(maker._made(tool))))
     assert counted["all"] > 250
     assert counted["equal"] / counted["all"] > 0.95
-
-
-def _maker() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_vulkan", DATA / "make_vulkan.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_metal_copies_the_cache_in_16_bits_since_a_build() -> None:

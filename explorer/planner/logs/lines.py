@@ -88,7 +88,6 @@ class Measured:
     name: str = ""  # general.name, or the name in `ollama ps`
     architecture: str = ""
     blocks: int | None = None
-    offloaded: tuple[int, int] | None = None  # layers on GPUs, of all
     mapped: bool = False  # weights of main memory are a range of the file (mmap)
     total: int | None = None  # where only sums are told (`ollama ps`)
     on_gpus: int | None = None  # of that sum
@@ -181,6 +180,7 @@ class _Load:
     facts: dict[str, Any] = field(default_factory=dict)  # further fields of Measured
     header: bool = False  # whether the model's header was read
     drafting: bool = False  # whether the lines are of what drafts tokens
+    offloaded: int | None = None  # layers on GPUs
     projector_device: str = "CPU"
     generated: int = 0
 
@@ -213,9 +213,8 @@ class _Load:
         settings = self.arguments | self.settings
         others = settings.keys() - _OF_VLLM if self.source == VLLM else _OF_VLLM - _SHARED
         settings = {key: one for key, one in settings.items() if key not in {*others, "drafted"}}
-        offloaded = self.facts.get("offloaded")
-        if offloaded is not None:
-            settings["gpu_layers"] = offloaded[0]
+        if self.offloaded is not None:
+            settings["gpu_layers"] = self.offloaded
         return Measured(
             self.source, MappingProxyType(settings), tuple(buffers.values()), devices, **self.facts
         )
@@ -449,7 +448,7 @@ class LogParser:
         self._now.add(device, kind, _sized(match), sums=not is_last)
 
     def _offload(self, match: re.Match[str]) -> None:
-        self._now.facts["offloaded"] = (int(match[1]), int(match[2]))
+        self._now.offloaded = int(match[1])
 
     def _draft(self, match: re.Match[str]) -> None:
         """What follows is of a second context: a draft model's, or that of the model's own MTP."""
@@ -800,7 +799,7 @@ _LINES: Final = (
         r"\| *- ([^|]{1,300})\|([-0-9 =+()]{1,400})\|?\s*$",
     ),
     *_lines([" buffer size"], LogParser._buffer, r" buffer size {1,20}= {0,20}" + _SIZE),
-    *_lines(["offloaded "], LogParser._offload, r"offloaded ([0-9]{1,6})/([0-9]{1,6}) layers"),
+    *_lines(["offloaded "], LogParser._offload, r"offloaded ([0-9]{1,6})/[0-9]{1,6} layers"),
     *_lines(["loaded meta data"], LogParser._model),
     *_lines(
         [f"{_SUMMARY}arch ", f"{_SUMMARY}general.name "],

@@ -621,7 +621,7 @@ def _choice(block: Block, logits: Tensor, tokens: int) -> tuple[Tensor, Tensor]:
         choosing = like("add", choosing, bias)
     if header.expert_groups > 1:
         choosing = _of_best_groups(block, choosing, count, tokens)
-    chosen = view(like_i32("argsort", choosing), used, tokens)
+    chosen = view(argsort(choosing), used, tokens)
     weights = get_rows(reshape(probabilities, 1, count, tokens), chosen)
     if rules.gate == "late":
         weights = reshape(weights, used, tokens)
@@ -640,10 +640,10 @@ def _of_best_groups(block: Block, choosing: Tensor, count: int, tokens: int) -> 
     groups, kept = block.header.expert_groups, block.header.expert_groups_used
     size = count // groups
     grouped = reshape(choosing, size, groups, tokens)
-    best = view(like_i32("argsort", grouped), 2, groups, tokens)
+    best = view(argsort(grouped), 2, groups, tokens)
     scores = get_rows(reshape(grouped, 1, size, groups, tokens), best)
     scores = made("sum_rows", (1, groups, tokens), reshape(scores, 2, groups, tokens))
-    order = like_i32("argsort", reshape(scores, groups, tokens))
+    order = argsort(reshape(scores, groups, tokens))
     winners = view(order, kept, tokens)
     rows = get_rows(grouped, winners)
     target = like("fill", grouped)
@@ -657,6 +657,6 @@ def _of_experts(block: Block, part: str, current: Tensor, chosen: Tensor) -> Ten
     return found if bias is None else like("add_id", found, bias, chosen)
 
 
-def like_i32(op: str, source: Tensor) -> Tensor:
-    """Return integers in the shape of a tensor."""
-    return Tensor(op, source.extent, [source], _I32)
+def argsort(source: Tensor) -> Tensor:
+    """Return the order of each row, as integers."""
+    return Tensor("argsort", source.extent, [source], _I32)

@@ -72,7 +72,6 @@ def fit(  # noqa: PLR0913 - the first four are docs/interface.md's promise
     free: Sequence[int],
     margin: int | Sequence[int] = DEFAULT_MARGIN,
     *,
-    least_context: int = LEAST_CONTEXT,
     host: int | None = None,
     placed: bool = False,
     as_server: bool = False,
@@ -85,7 +84,6 @@ def fit(  # noqa: PLR0913 - the first four are docs/interface.md's promise
         settings: What is asked for; a context of 0 is open. The placement in it is ignored.
         free: Free bytes of each GPU.
         margin: Bytes to leave free on each GPU.
-        least_context: Positions below which no context is lowered.
         host: Bytes of main memory, which matter where there is no GPU; None for no limit.
         placed: Whether the placement of `settings` was asked for. Then only a context may be found.
         as_server: Whether blocks with a window are measured as `settings.swa_full` says, which is
@@ -119,7 +117,7 @@ def fit(  # noqa: PLR0913 - the first four are docs/interface.md's promise
         start = replace(start, tensor_split=settings.tensor_split)
     bare = partial(allocate, with_compute=False) if measure is allocate else measure
     search = _Search(header, start, tuple(free), tuple(margins), host, measure, bare)
-    needed = search.shrink(streams, least_context * streams, is_open=not settings.context)
+    needed = search.shrink(streams, LEAST_CONTEXT * streams, is_open=not settings.context)
     if needed and count and not placed:
         return search.place()
     return search.unchanged(fits=not needed)
