@@ -93,23 +93,6 @@ def test_mllama_keeps_images_in_its_cross_blocks() -> None:
     assert g.kv_per_layer[0] == 2000 * 256 * 8
 
 
-def test_gemma3_slides_in_five_of_six_blocks() -> None:
-    h = small_model("gemma3", blocks=12, attention__sliding_window=64)
-    g = sizes(h, parallel=2)
-    full, sliding = 2000 * 256 * 8 * 2, (2 * 64 + 100) * 256 * 8 * 2
-    assert g.kv_per_layer == ((sliding,) * 5 + (full,)) * 2
-    other = small_model("gemma2", blocks=12, attention__sliding_window=64)
-    assert set(sizes(other, parallel=2).kv_per_layer) == {full}
-
-
-def test_gptoss_slides_in_every_other_block_by_a_fixed_window() -> None:
-    g = sizes(small_model("gptoss", attention__sliding_window=7), parallel=2)
-    unit = 256 * 8 * 2
-    assert g.kv_per_layer == (unit * (2 * 4096 + 100), unit * 2000) * 2
-    # the graph reads the cache before it was replaced
-    assert g.partial == 2 * 16 // 8 * (4 * unit * 2000) // 6
-
-
 def test_a_division_by_no_heads_is_an_error() -> None:
     groups = group_list([("blk.0.ffn_gate.0.weight", "F16", [64, 128])])
     h = replace(small_model(attention__head_count=0), tensors=groups)
