@@ -15,9 +15,10 @@ from typing import Any, Final
 
 from explorer.errors import PlanError
 from explorer.planner import settings as known
+from explorer.planner.attachments import check_together
 from explorer.planner.engines.llama_cpp.allocation import Settings, allocate
 from explorer.planner.engines.llama_cpp.engine import split_over
-from explorer.planner.engines.llama_cpp.outcome import Outcome, asked_reserves
+from explorer.planner.engines.llama_cpp.outcome import Outcome
 from explorer.planner.hyperparameters import Hyperparameters
 from explorer.planner.plan import (
     Accuracy,
@@ -85,32 +86,17 @@ class IkLlamaCpp(Engine):
             cpu_moe_layers=min(asked.cpu_moe_layers or 0, header.blocks),
             swa_full=True,
         )
-        host = request.host
+        check_together(header, request.attached)
         outcome = _Outcome(
+            request=request,
             header=header,
             settings=settings,
             allocation=allocate(header, settings, with_compute=False),
             decision=None,
             devices=devices,
-            reserves=asked_reserves(asked.reserve, devices),
-            host_free=None if host is None or host.macos else host.free + host.swap,
-            projector=request.projectors[0],
-            projector_compute=Range(*request.projectors[1]),
-            adapters={},
-            split_mode="layer",
             context_was_open=not asked.context,
         )
-        return Plan(
-            engine=self,
-            request=request,
-            effective=outcome.effective,
-            holdings=outcome.holdings,
-            verdict=outcome.verdict,
-            cache=sum(held.cache for held in outcome.holdings),
-            cells=outcome.allocation.n_ctx,
-            details=outcome,
-            notes=tuple(outcome.notes()),
-        )
+        return outcome.plan(self, outcome.effective, outcome.notes())
 
 
 IK_LLAMA_CPP: Final = IkLlamaCpp()
@@ -122,6 +108,7 @@ class _Outcome(Outcome):
 
     accuracy = Accuracy.ESTIMATE
     choice = None  # type: ignore[assignment] # it chooses nothing
+    split_mode = "layer"
 
     @cached_property
     def holdings(self) -> tuple[Holding, ...]:

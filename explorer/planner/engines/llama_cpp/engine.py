@@ -5,7 +5,6 @@ docs/planner.md, section 13. Ollama starts the same server with other arguments,
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -15,32 +14,18 @@ from typing import Any, Final
 from explorer.errors import PlanError
 from explorer.parallel import Check
 from explorer.planner import settings as known
-from explorer.planner.attachments import Attachment, check_together
+from explorer.planner.attachments import check_together
 from explorer.planner.devices import Device, quoted
-from explorer.planner.engines.llama_cpp.allocation import MAX_SEQUENCES, Allocation, allocate
+from explorer.planner.engines.llama_cpp.allocation import MAX_SEQUENCES, allocate
 from explorer.planner.engines.llama_cpp.allocation import Settings as ServerSettings
 from explorer.planner.engines.llama_cpp.builds import NEWEST, changes_since
 from explorer.planner.engines.llama_cpp.fitting import DEFAULT_MARGIN, Decision, fit
-from explorer.planner.engines.llama_cpp.graph import GPU_ALIGNMENT, HOST_ALIGNMENT, padded
 from explorer.planner.engines.llama_cpp.header import Header
 from explorer.planner.engines.llama_cpp.kernels import lacks_kernel
-from explorer.planner.engines.llama_cpp.outcome import (
-    HOST_BUFFERS,
-    Outcome,
-    asked_reserves,
-    compute_most,
-)
+from explorer.planner.engines.llama_cpp.outcome import Outcome, compute_most
 from explorer.planner.engines.llama_cpp.programs import PROGRAMS, SERVER
 from explorer.planner.hyperparameters import Hyperparameters
-from explorer.planner.plan import (
-    Accuracy,
-    Effective,
-    Engine,
-    Plan,
-    Range,
-    Refusal,
-    difference_notes,
-)
+from explorer.planner.plan import Accuracy, Effective, Engine, Plan, Refusal, difference_notes
 from explorer.planner.request import PlanRequest
 from explorer.planner.searching import largest_held
 from explorer.planner.settings import Settings
@@ -147,50 +132,18 @@ def allocated(engine: Engine, request: PlanRequest, wanted: Wanted) -> Plan:
     devices = _devices(request)
     wanted = replace(wanted, settings=_speculating(request, wanted.settings, devices))
     settings, decision = _placed(request, header, wanted, devices)
-    allocation = allocate(header, settings)
-    host = request.host
-    projector, projector_compute = request.projectors
     check_together(header, request.attached)
     outcome = Outcome(
+        request=request,
         header=header,
         settings=settings,
-        allocation=allocation,
+        allocation=allocate(header, settings),
         decision=decision,
         devices=devices,
-        reserves=asked_reserves(asked.reserve, devices),
-        host_free=None if host is None or host.macos else host.free + host.swap,
-        projector=projector,
-        projector_compute=Range(*projector_compute),
-        adapters=_adapters(header, allocation, request.attached),
-        split_mode=asked.split_mode or "layer",
         context_was_open=not wanted.settings.context,
     )
     effective = _effective(engine, asked, wanted, outcome)
-    return Plan(
-        engine=engine,
-        request=request,
-        effective=effective,
-        holdings=outcome.holdings,
-        verdict=outcome.verdict,
-        cache=sum(held.cache for held in outcome.holdings),
-        cells=allocation.n_ctx,
-        details=outcome,
-        notes=tuple(_notes(outcome, effective, asked)),
-        warnings=tuple(_warnings(outcome)),
-    )
-
-
-def _adapters(
-    header: Header, allocation: Allocation, attached: Sequence[Attachment]
-) -> dict[str, int]:
-    """Return the bytes of LoRA adapters by buffer (`llama-adapter.cpp`)."""
-    found: Counter[str] = Counter()
-    for part in (part for one in attached for part in one.parts):
-        layer = header.weights_by_name[part.base].layer
-        place = allocation.places[layer] if layer >= 0 else HOST_BUFFERS[0]
-        on_gpu = place.startswith("GPU")
-        found[place] += padded(part.nbytes, GPU_ALIGNMENT if on_gpu else HOST_ALIGNMENT)
-    return dict(found)
+    return outcome.plan(engine, effective, _notes(outcome, effective, asked), _warnings(outcome))
 
 
 def _speculating(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -10,6 +11,7 @@ from typing import Any, Final
 from explorer.planner.devices import Device
 from explorer.planner.engines.llama_cpp.allocation import Allocation, Buffer, Settings, cache_parts
 from explorer.planner.engines.llama_cpp.fitting import Decision
+from explorer.planner.engines.llama_cpp.graph import GPU_ALIGNMENT, HOST_ALIGNMENT, padded
 from explorer.planner.engines.llama_cpp.header import Header
 from explorer.planner.engines.llama_cpp.reading import read_header, reads
 from explorer.planner.engines.llama_cpp.reserves import Reserve, reserve_of
@@ -18,10 +20,13 @@ from explorer.planner.plan import (
     Accuracy,
     Choice,
     Details,
+    Effective,
+    Engine,
     Holding,
     Layer,
     NamedBuffer,
     Number,
+    Plan,
     Range,
     Term,
     Verdict,
@@ -31,6 +36,7 @@ from explorer.planner.plan import (
     tightest_best_room,
     tightest_room,
 )
+from explorer.planner.request import PlanRequest
 from explorer.text import bytes_text
 
 _RESERVE_ORIGIN: Final = "for the driver and other programs"
@@ -49,32 +55,79 @@ class Outcome(Details):
     """What llama.cpp allocates.
 
     Attributes:
+        request: What was asked for.
         header: What the rules read of the model.
         settings: The arguments that hold, the decided ones with them.
         allocation: What it allocates with them.
         decision: What llama.cpp decides by itself; None where nothing is left to it.
         devices: The GPUs that it uses, in order.
-        reserves: Bytes of each GPU for what a plan cannot see; None: as logs of others show it.
-        host_free: Free main memory, or None if not known.
-        projector: Bytes of a separate projector file, which the first GPU holds.
-        projector_compute: Bytes of its compute buffer.
-        adapters: Bytes of LoRA adapters by buffer: each part lies with the tensor that it changes.
-        split_mode: ``"layer"`` or ``"none"``.
         context_was_open: Whether the context was left to llama.cpp.
     """
 
+    request: PlanRequest
     header: Header
     settings: Settings
     allocation: Allocation
     decision: Decision | None
     devices: tuple[Device, ...]
-    reserves: tuple[int | None, ...]
-    host_free: int | None
-    projector: int
-    projector_compute: Range
-    adapters: Mapping[str, int]
-    split_mode: str
     context_was_open: bool
+
+    def plan(
+        self,
+        engine: Engine,
+        effective: Mapping[str, Effective],
+        notes: Iterable[str],
+        warnings: Iterable[str] = (),
+    ) -> Plan:
+        """Return the plan by an engine."""
+        return Plan(
+            engine=engine,
+            request=self.request,
+            effective=effective,
+            holdings=self.holdings,
+            verdict=self.verdict,
+            cache=sum(held.cache for held in self.holdings),
+            cells=self.allocation.n_ctx,
+            details=self,
+            notes=tuple(notes),
+            warnings=tuple(warnings),
+        )
+
+    # What is there beside the model
+
+    @cached_property
+    def reserves(self) -> tuple[int | None, ...]:
+        """Bytes of each GPU for what a plan cannot see; None: as logs of others show it."""
+        asked = self.request.settings.reserve
+        return tuple(asked if one.reserve is None else one.reserve for one in self.devices)
+
+    @property
+    def projector(self) -> int:
+        """Bytes of a separate projector file, which the first GPU holds."""
+        return self.request.projectors[0]
+
+    @property
+    def projector_compute(self) -> Range:
+        """Bytes of its compute buffer."""
+        return Range(*self.request.projectors[1])
+
+    @cached_property
+    def adapters(self) -> Mapping[str, int]:
+        """Bytes of LoRA adapters by buffer: each part lies with the tensor that it changes.
+
+        Source: `llama-adapter.cpp`.
+        """
+        found: Counter[str] = Counter()
+        for part in (part for one in self.request.attached for part in one.parts):
+            layer = self.header.weights_by_name[part.base].layer
+            place = self.allocation.places[layer] if layer >= 0 else HOST_BUFFERS[0]
+            on_gpu = place.startswith("GPU")
+            found[place] += padded(part.nbytes, GPU_ALIGNMENT if on_gpu else HOST_ALIGNMENT)
+        return found
+
+    @property
+    def split_mode(self) -> str:
+        return self.request.settings.split_mode or "layer"
 
     # The shape of all plans
 
@@ -105,7 +158,9 @@ class Outcome(Details):
             )
             for i, device in enumerate(self.devices)
         ]
-        return (*gpus, self._held(None, "cpu", HOST_BUFFERS, NOTHING, self.host_free))
+        host = self.request.host
+        free = None if host is None or host.macos else host.free + host.swap
+        return (*gpus, self._held(None, "cpu", HOST_BUFFERS, NOTHING, free))
 
     def reserve(self, number: int) -> Range:
         """Return the bytes of a GPU that no buffer has: as asked for, else as others saw it."""
@@ -366,11 +421,6 @@ class Outcome(Details):
 
     def _reserve(self, name: str) -> Range:
         return self.reserve(int(name[3:])) if name.startswith("GPU") else NOTHING
-
-
-def asked_reserves(asked: int | None, devices: Sequence[Device]) -> tuple[int | None, ...]:
-    """Return what is known to be needed of each GPU, else what is asked for all."""
-    return tuple(asked if one.reserve is None else one.reserve for one in devices)
 
 
 def compute_most(buffer: Buffer) -> int:
