@@ -66,13 +66,13 @@ def write_lora(
     return GgufFile(keys=keys, tensors=tensors).write(path)
 
 
-def planned(folder: Path, *attached: Attachment, **asked: int) -> Plan:
+def planned(folder: Path, *attached: Attachment, engine: str = "llama.cpp", **asked: int) -> Plan:
     with open_model(folder / "model.gguf") as model:
         h = Hyperparameters.from_model(model)
     settings = Settings(context=4096, parallel=1, projector_bytes=projector_bytes(attached))
     devices = (Device("0", "CUDA", 24 * GIB),)
     request = PlanRequest(h, replace(settings, **asked), devices, attached=attached)
-    return engine_named("llama.cpp").plan(request)
+    return engine_named(engine).plan(request)
 
 
 def header(folder: Path) -> Header:
@@ -136,11 +136,13 @@ def test_a_projector_of_another_kind_has_a_wide_range(tmp_path: Path) -> None:
     assert read_attachment(fixed).compute[0] == 4 * 64 * 64 * (4304 + 2 * 1152)
 
 
-def test_adapters_lie_with_the_tensors_that_they_change(folder: Path) -> None:
+@pytest.mark.parametrize("engine", ["llama.cpp", "ik_llama.cpp"])
+def test_adapters_lie_with_the_tensors_that_they_change(folder: Path, engine: str) -> None:
     one = read_attachment(folder / "style.gguf")
-    twice = planned(folder, one, replace(one, path=folder / "again.gguf"))
+    twice = planned(folder, one, replace(one, path=folder / "again.gguf"), engine=engine)
     assert [held.adapters for held in twice.holdings] == [2 * one.nbytes, 0]
-    assert [held.adapters for held in planned(folder, one, num_gpu=1).holdings] == [0, one.nbytes]
+    few = planned(folder, one, engine=engine, num_gpu=1)
+    assert [held.adapters for held in few.holdings] == [0, one.nbytes]
 
 
 def test_adapters_of_another_model_are_refused_as_llama_cpp_refuses_them(folder: Path) -> None:
