@@ -26,7 +26,7 @@ from explorer.present.model import kind_of
 from explorer.present.survey import ABOUT_SUMS
 from explorer.present.tables.errors import WEIGHTED
 from explorer.present.tables.survey import FolderRow, folder_table
-from explorer.stores import Entry, Place, StoreKind, read_library
+from explorer.stores import Entry, Place, StoreKind, read_stores
 
 Measure = Callable[[Callable[[int], None]], tuple[Mapping[str, float], ExplorerError | None]]
 """Reads a model, reports weights done, and returns its figures and what could not be read."""
@@ -40,7 +40,7 @@ def models_in(folder: Path) -> list[Entry]:
     """
     if not folder.is_dir():
         raise ExplorerError("is not a folder", folder)
-    stores = read_library([Place(StoreKind.FOLDER, folder)]).stores
+    stores = read_stores([Place(StoreKind.FOLDER, folder)])
     entries = [entry for store in stores for entry in store.entries]
     if not entries:
         raise ExplorerError("holds no models", folder)

@@ -40,7 +40,7 @@ from explorer.stores import (
     StoreKind,
     present_places,
     read_details,
-    read_library,
+    read_stores,
     this_machine,
 )
 from explorer.stores.huggingface import is_hub_cache
@@ -123,15 +123,15 @@ def library_command(  # noqa: PLR0913, PLR0917 - one for each option; click pass
         raise click.UsageError(f"{given} say what --fits plans for. Add --fits")
     for place in roots:
         _refuse_missing(place.root)
-    library = read_library(roots or present_places(this_machine()))
+    stores = read_stores(roots or present_places(this_machine()))
     target: Target | None = None
     notes: tuple[str, ...] = ()
     if fits:
         devices, host, notes = machine.find_machine(gpus, memory)
         settings = Settings(context=context, kv_cache_type=kv_cache_type)
         target = Target(devices, host, os.environ, settings=settings)
-    with output.Progress(library.entry_count) as progress:
-        listings = [_Listing.of(store, target, progress) for store in library.stores]
+    with output.Progress(sum(len(store.entries) for store in stores)) as progress:
+        listings = [_Listing.of(store, target, progress) for store in stores]
     if as_json:
         record: dict[str, Any] = {"stores": [one.record(blobs) for one in listings]}
         if target is not None:
@@ -317,7 +317,7 @@ def _store_kind(path: Path) -> str | None:
 
 def _check_store(place: Place, digests: bool) -> list[Problem]:
     """Return the problems of a store and of every model, each with the model's name."""
-    (store,) = read_library([place]).stores
+    (store,) = read_stores([place])
     problems = list(store.problems)
     with output.Progress(len(store.entries)) as progress:
         for entry, details in zip(store.entries, _details(store, progress), strict=True):

@@ -239,14 +239,17 @@ def table(rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> str:
     widths = [
         min(_WIDEST_COLUMN, max(map(cell_width, column))) for column in zip(*cells, strict=True)
     ]
-    lines = []
-    for row in cells:
-        padded = []
-        for column, (text, width) in enumerate(zip(row, widths, strict=True)):
-            gap = " " * (width - cell_width(text))
-            padded.append(gap + text if column in right else text + gap)
-        lines.append((_INDENT + "  ".join(padded)).rstrip())
-    return "\n".join(lines) + "\n"
+    aligned = [column in right for column in range(len(widths))]
+    return "".join(_padded(row, widths, aligned) for row in cells)
+
+
+def _padded(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
+    """Return the line of cells in columns of such widths, to the right where that is said."""
+    padded = []
+    for text, width, aligned in zip(cells, widths, right, strict=False):
+        gap = " " * (width - cell_width(text))
+        padded.append(gap + text if aligned else text + gap)
+    return (_INDENT + "  ".join(padded)).rstrip() + "\n"
 
 
 class TableLines(Generic[_Row]):
@@ -291,11 +294,7 @@ class TableLines(Generic[_Row]):
         return [text if numeric else shorten(text, self._longest) for text, numeric in texts]
 
     def _line(self, cells: Sequence[str]) -> str:
-        padded = []
-        for column, text, width in zip(self._columns, cells, self._widths, strict=False):
-            gap = " " * (width - cell_width(text))
-            padded.append(gap + text if column.kind.numeric else text + gap)
-        return (_INDENT + "  ".join(padded)).rstrip() + "\n"
+        return _padded(cells, self._widths, [column.kind.numeric for column in self._columns])
 
 
 def table_of(

@@ -268,7 +268,7 @@ class Panels(Pages):
         )
         pages = (name for group, names in GROUPS.items() if group != "library" for name in names)
         view.commands.pages = {name: FULL_TITLES[name] for name in pages}
-        view.bar.edit.setText(self._settings.note("library_filter"))
+        self.memory.add_filter("library", view.bar.edit)
         self.machine.look()
         if self.machine.known:
             view.plan_for(self.machine.target())
@@ -489,10 +489,16 @@ class PanelMemory:
     def __init__(self, panels: Panels, settings: Settings) -> None:
         self._panels, self._settings = panels, settings
         self.tables: dict[str, TableView] = {}
+        self._filters: dict[str, QLineEdit] = {}
 
     def add_table(self, name: str, table: TableView, edit: QLineEdit) -> None:
-        """Know a table, and filter it as it was last."""
+        """Know a table whose columns are kept, and its filter."""
         self.tables[name] = table
+        self.add_filter(name, edit)
+
+    def add_filter(self, name: str, edit: QLineEdit) -> None:
+        """Know a filter that is kept, and filter as it was last."""
+        self._filters[name] = edit
         edit.setText(self._settings.note(f"{name}_filter"))
 
     def show_table(self, name: str, view: MetadataView | TensorsView | VocabularyView) -> None:
@@ -510,15 +516,12 @@ class PanelMemory:
         library, metadata, weights = self._built()
         for name in self.tables:
             self.save_columns(name)
+        for name, edit in self._filters.items():
+            settings.set_note(f"{name}_filter", edit.text()[:_LONGEST_FILTER])
         if library is not None:
             library.save_layout()
-            settings.set_note("library_filter", library.bar.text[:_LONGEST_FILTER])
         if metadata is not None:
             settings.set_layout("metadata_splitter", metadata.splitter.saveState())
-            settings.set_note("metadata_filter", metadata.list.bar.text[:_LONGEST_FILTER])
-        for name, tab in (("tensors", panels.tensors), ("vocabulary", panels.vocabulary)):
-            if tab.built is not None:
-                settings.set_note(f"{name}_filter", tab.built.bar.text[:_LONGEST_FILTER])
         if weights is not None:
             settings.set_layout("weights_splitter", weights.histogram.splitter_state())
             settings.histogram = weights.choices.to_text()

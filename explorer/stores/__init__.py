@@ -12,13 +12,12 @@ from explorer.stores.entries import (
     present_places,
     this_machine,
 )
-from explorer.stores.library import Details, Library, identify, read_details, read_library, scan
+from explorer.stores.library import Details, identify, read_details, read_stores, scan
 
 __all__ = [
     "Blob",
     "Details",
     "Entry",
-    "Library",
     "Part",
     "PartialDownload",
     "Place",
@@ -28,7 +27,7 @@ __all__ = [
     "identify",
     "present_places",
     "read_details",
-    "read_library",
+    "read_stores",
     "scan",
     "this_machine",
 ]

@@ -35,23 +35,6 @@ _FINDERS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Library:
-    """All stores, in the order in which they were read."""
-
-    stores: tuple[Store, ...] = ()
-
-    @property
-    def entry_count(self) -> int:
-        """Number of models in all stores."""
-        return sum(len(store.entries) for store in self.stores)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes on disk of all stores; what models of one store share counts once."""
-        return sum(store.nbytes for store in self.stores)
-
-
 def scan(places: Iterable[Place], check: Check = never) -> Iterator[tuple[Place, Entry | Store]]:
     """Read stores one after the other.
 
@@ -69,9 +52,9 @@ def scan(places: Iterable[Place], check: Check = never) -> Iterator[tuple[Place,
             yield place, found
 
 
-def read_library(places: Iterable[Place], check: Check = never) -> Library:
-    """Read stores and return what they hold; see `scan`."""
-    return Library(tuple(found for _, found in scan(places, check) if isinstance(found, Store)))
+def read_stores(places: Iterable[Place]) -> list[Store]:
+    """Read stores and return what they hold, in their order; see `scan`."""
+    return [found for _, found in scan(places) if isinstance(found, Store)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +199,8 @@ def _other_case(root: Path, name: OllamaName) -> Path | None:
 
 
 def _not_found(name: OllamaName, roots: Sequence[Path]) -> SourceError:
-    library = read_library([Place(StoreKind.OLLAMA, root) for root in roots])
-    known = [entry.name for store in library.stores for entry in store.entries]
+    stores = read_stores([Place(StoreKind.OLLAMA, root) for root in roots])
+    known = [entry.name for store in stores for entry in store.entries]
     near = get_close_matches(str(name), known, n=_SHOWN) or known[:_SHOWN]
     hint = f". There are: {', '.join(map(quoted, near))}" if near else ""
     places = ", ".join(map(str, roots)) or "no folder"

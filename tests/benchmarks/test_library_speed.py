@@ -10,7 +10,7 @@ import pytest
 from explorer.planner import Device, Host
 from explorer.planner.plan import Level
 from explorer.present.fits import Target, fit_at
-from explorer.stores import Place, StoreKind, read_details, read_library
+from explorer.stores import Place, StoreKind, read_details, read_stores
 from tests.benchmarks.report import Report, Row, milliseconds
 from tests.benchmarks.timing import best_seconds, seconds
 from tests.helpers.sparse_models import Shape
@@ -38,7 +38,7 @@ def test_which_of_200_models_fit_within_15_times_of_reading_what_they_are(
         shape, kind = _SHAPES[number % len(_SHAPES)], _KINDS[number // 8 % len(_KINDS)]
         words = shape.vocabulary + 64 * (number // 40)
         replace(shape, kind=kind, vocabulary=words).write(tmp_path / f"{number}.gguf")
-    (store,) = read_library([Place(StoreKind.FOLDER, tmp_path)]).stores
+    (store,) = read_stores([Place(StoreKind.FOLDER, tmp_path)])
     target = Target((Device("0", "CUDA", 12 << 30),), Host(64 << 30))
     found = []
 

@@ -120,7 +120,7 @@ from explorer.qt.widgets.table_model import ItemRole, TableModel
 from explorer.qt.widgets.table_view import TableView
 from explorer.report.gather import PlanTarget, gather
 from explorer.report.sections import rank, report_html, table_of
-from explorer.stores import Blob, Place, StoreKind, read_details, read_library
+from explorer.stores import Blob, Place, StoreKind, read_details, read_stores
 from explorer.text import bytes_text
 from tests.helpers.error_views import ErrorsPanel
 from tests.helpers.model_pairs import write_gguf
@@ -443,7 +443,7 @@ def rows_of_contents(path: Path) -> Iterator[tuple[str, Table[Any], Any]]:
         yield "sub-blocks", sub_block_table(detail, beside), range(detail.scales.size)
         yield "weights", weight_table(detail, beside), range(detail.values.size)
     folder = Place(StoreKind.FOLDER, path.parent)
-    (store,) = read_library([folder]).stores
+    (store,) = read_stores([folder])
     target = Target((), None)
     yield (
         *("models", LIBRARY),

@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -24,15 +24,15 @@ import pytest
 from explorer.errors import SourceError
 from explorer.stores import (
     Entry,
-    Library,
     Place,
+    Store,
     StoreKind,
     folders,
     huggingface,
     library,
     ollama,
     read_details,
-    read_library,
+    read_stores,
 )
 from tests.helpers.safetensors_writer import tensors_bytes
 from tests.helpers.small_gguf import SmallGguf
@@ -146,10 +146,10 @@ def _holds_stable(base: Path, folder: Path) -> bool:
     return any((base / name).is_relative_to(folder) for name in _STABLE[kind])
 
 
-def _check(found: Library, places: list[Place]) -> Iterator[str]:
+def _check(found: Sequence[Store], places: list[Place]) -> Iterator[str]:
     """Check one scan; yield the texts of its problems."""
-    assert [store.kind for store in found.stores] == [place.kind for place in places]
-    for store in found.stores:
+    assert [store.kind for store in found] == [place.kind for place in places]
+    for store in found:
         stable = [entry for entry in store.entries if "stable" in entry.name]
         assert len(stable) == (2 if store.kind is StoreKind.LLAMA_CPP else 1), store
         assert [entry.problems for entry in stable] == [()] * len(stable)
@@ -163,7 +163,7 @@ def _scans(places: list[Place], count: int) -> Counter[str]:
     """Scan many times; return the problems, and how often each was met."""
     problems: Counter[str] = Counter()
     for _ in range(count):
-        problems.update(_check(read_library(places), places))
+        problems.update(_check(read_stores(places), places))
     for what in problems:
         assert "no such file" not in what, what
         assert "not be read to its end" not in what, what
@@ -241,17 +241,17 @@ def test_what_goes_between_listing_and_looking_is_left_out_with_a_note(
     really_list = folders.list_folder
     for module in (folders, huggingface, ollama):
         monkeypatch.setattr(module, "list_folder", list_folder)
-    found = read_library(places)
+    found = read_stores(places)
     assert listed
     problems = list(_check(found, places))
     assert problems
     assert all(_GONE in what for what in problems)
-    (store,) = [store for store in found.stores if store.kind is kind]
+    (store,) = [store for store in found if store.kind is kind]
     noted = {problem.where for problem in store.problems}
     assert noted <= set(listed)
     assert [e.name for e in store.entries if "stable" not in e.name] == []
     monkeypatch.undo()
-    assert list(_check(read_library(places), places)) == []  # the next scan has no note
+    assert list(_check(read_stores(places), places)) == []  # the next scan has no note
 
 
 @pytest.mark.parametrize("error", [OSError(5, "Input/output error"), SourceError("was cut")])
@@ -264,9 +264,9 @@ def test_a_fault_of_one_store_hides_no_other(
 
     places = _make_stores(tmp_path)
     monkeypatch.setitem(library._FINDERS, StoreKind.HUGGINGFACE, fail)
-    found = read_library(places)
+    found = read_stores(places)
     list(_check(found, places))
-    (problem,) = found.stores[1].problems
+    (problem,) = found[1].problems
     assert "could not be read to its end: " in problem.what
     assert problem.where == str(tmp_path / "huggingface")
 

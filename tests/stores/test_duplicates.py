@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from explorer.present.tables.library import lost_text, removals_of, stored_files
-from explorer.stores import Place, StoreKind, read_library
+from explorer.stores import Place, StoreKind, read_stores
 from explorer.stores.duplicates import duplicates
 from tests.helpers.gguf_writer import STRING, GgufFile, TensorSpec
 from tests.helpers.ollama_store import OllamaStore
@@ -52,7 +52,7 @@ def test_files_of_all_stores_say_what_removing_them_frees(tmp_path: Path) -> Non
     folder = tmp_path / "own"
     copy = write(folder / "x" / "copy.gguf", "two")
     places = [Place(StoreKind.OLLAMA, store.models), Place(StoreKind.FOLDER, folder)]
-    files = stored_files(read_library(places).stores)
+    files = stored_files(read_stores(places))
     by_users = {(file.blob.used_by, file.part.partition(" ")[0]): file for file in files}
     shared = by_users[("first:latest", "second:latest"), "Model"]
     assert (shared.command, shared.frees, shared.same_as) == ("", 0, "")

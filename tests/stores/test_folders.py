@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from explorer.stores import Place, Store, StoreKind, folders, read_library
+from explorer.stores import Place, Store, StoreKind, folders, read_stores
 from tests.helpers.closed_folders import close_folder
 from tests.helpers.safetensors_writer import tensors_bytes
 
@@ -15,7 +15,7 @@ WEIGHTS = tensors_bytes([("a", "F32", [4])])
 
 
 def scan(root: Path, kind: StoreKind = StoreKind.FOLDER) -> Store:
-    (store,) = read_library([Place(kind, root)]).stores
+    (store,) = read_stores([Place(kind, root)])
     return store
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from explorer.formats import open_model
-from explorer.stores import Place, Store, StoreKind, read_details, read_library
+from explorer.stores import Place, Store, StoreKind, read_details, read_stores
 from tests.helpers.safetensors_writer import tensors_bytes
 from tests.helpers.small_gguf import SmallGguf
 
@@ -44,7 +44,7 @@ def cache(tmp_path: Path) -> Cache:
 
 
 def scan(root: Path) -> Store:
-    (store,) = read_library([Place(StoreKind.HUGGINGFACE, root)]).stores
+    (store,) = read_stores([Place(StoreKind.HUGGINGFACE, root)])
     return store
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from explorer.stores import Entry, Place, Store, StoreKind, read_details, read_library, scan
+from explorer.stores import Entry, Place, Store, StoreKind, read_details, read_stores, scan
 from explorer.stores.ollama import digest_fault, manifest_blobs
 from tests.helpers.ollama_store import OllamaStore
 from tests.helpers.safetensors_writer import write_tensors
@@ -38,9 +38,8 @@ def test_models_and_stores_come_one_by_one(two_stores: list[Place]) -> None:
     assert [place for place, _ in events] == [*[two_stores[0]] * 3, *[two_stores[1]] * 2]
     found = [found.name for _, found in events if isinstance(found, Entry)]
     assert found == ["m:a", "m:b", "x.gguf"]
-    library = read_library(two_stores)
-    assert library.entry_count == 3
-    assert [store.kind for store in library.stores] == [StoreKind.OLLAMA, StoreKind.FOLDER]
+    kinds = [store.kind for store in read_stores(two_stores)]
+    assert kinds == [StoreKind.OLLAMA, StoreKind.FOLDER]
 
 
 def test_listing_opens_no_model(two_stores: list[Place], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,10 +51,10 @@ def test_listing_opens_no_model(two_stores: list[Place], monkeypatch: pytest.Mon
         return really_open(path, *rest)
 
     monkeypatch.setattr(os, "open", spy)
-    library = read_library(two_stores)
+    stores = read_stores(two_stores)
     assert opened == ["a", "b"]  # the manifests
     opened.clear()
-    for store in library.stores:
+    for store in stores:
         for entry in store.entries:
             assert read_details(entry).architecture == "llama"
     assert {name for name in opened if not name.startswith("sha256-")} == {"a", "b", "x.gguf"}
@@ -82,7 +81,7 @@ def test_details_can_be_given_up(two_stores: list[Place]) -> None:
     def check() -> None:
         raise Cancelled
 
-    entry = read_library(two_stores).stores[0].entries[0]
+    entry = read_stores(two_stores)[0].entries[0]
     with pytest.raises(Cancelled):
         read_details(entry, check)
 
@@ -90,7 +89,7 @@ def test_details_can_be_given_up(two_stores: list[Place]) -> None:
 def test_details_of_tensor_blobs_can_be_given_up_between_blobs(tmp_path: Path) -> None:
     store = OllamaStore(tmp_path / "models")
     store.manifest([store.tensor(name, [(name, "F32", [1])]) for name in "abcd"])
-    (entry,) = read_library([Place(StoreKind.OLLAMA, store.models)]).stores[0].entries
+    (entry,) = read_stores([Place(StoreKind.OLLAMA, store.models)])[0].entries
     calls = []
 
     def check() -> None:
@@ -107,13 +106,13 @@ def test_details_of_a_checkpoint_say_which_models_are_in_it(tmp_path: Path) -> N
     write_tensors(
         tmp_path / "a.safetensors", *((name, "F32", [64 >> i, 4]) for i, name in enumerate(names))
     )
-    (store,) = read_library([Place(StoreKind.FOLDER, tmp_path)]).stores
+    (store,) = read_stores([Place(StoreKind.FOLDER, tmp_path)])
     assert read_details(store.entries[0]).architecture == "diffusion model, VAE"
 
 
 def test_details_of_a_broken_model_are_a_problem(tmp_path: Path) -> None:
     (tmp_path / "x.gguf").write_bytes(b"junk")
-    (entry,) = read_library([Place(StoreKind.FOLDER, tmp_path)]).stores[0].entries
+    (entry,) = read_stores([Place(StoreKind.FOLDER, tmp_path)])[0].entries
     details = read_details(entry)
     assert details.parameters is None
     assert len(details.problems) == 1
@@ -123,7 +122,7 @@ def test_details_say_what_llama_cpp_refuses(tmp_path: Path) -> None:
     keys = [("general.architecture", "llama")]
     (tmp_path / "fine.gguf").write_bytes(SmallGguf(keys=keys).write())
     (tmp_path / "old.gguf").write_bytes(SmallGguf(1, keys=keys).write())
-    (store,) = read_library([Place(StoreKind.FOLDER, tmp_path)]).stores
+    (store,) = read_stores([Place(StoreKind.FOLDER, tmp_path)])
     fine, old = map(read_details, store.entries)
     assert (fine.problems, fine.refusals) == ((), ())
     assert old.problems == ()  # it can be read here
@@ -186,11 +185,11 @@ def test_models_say_when_others_used_them_last(tmp_path: Path) -> None:
     places = [Place(StoreKind.FOLDER, folder), Place(StoreKind.OLLAMA, store.models)]
     expected = [1_000_000_000, 1_100_000_000]
     for _ in range(2):
-        entries = [entry for store in read_library(places).stores for entry in store.entries]
+        entries = [entry for store in read_stores(places) for entry in store.entries]
         assert [entry.used for entry in entries] == expected
         assert [read_details(entry).architecture for entry in entries] == ["llama"] * 2
     file.read_bytes()  # as another program does
-    (again,) = read_library(places[:1]).stores[0].entries
+    (again,) = read_stores(places[:1])[0].entries
     assert again.used is not None
     assert again.used > 1_700_000_000
     assert again == entries[0]  # what is known of it stays known

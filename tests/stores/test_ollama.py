@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.formats import Severity
-from explorer.stores import Entry, Place, Store, StoreKind, read_details, read_library
+from explorer.stores import Entry, Place, Store, StoreKind, read_details, read_stores
 from tests.helpers.closed_folders import close_folder
 from tests.helpers.json_values import JSON
 from tests.helpers.ollama_store import OllamaStore
@@ -27,7 +27,7 @@ def ollama(tmp_path: Path) -> OllamaStore:
 
 
 def scan(root: Path) -> Store:
-    (store,) = read_library([Place(StoreKind.OLLAMA, root)]).stores
+    (store,) = read_stores([Place(StoreKind.OLLAMA, root)])
     return store
 
 

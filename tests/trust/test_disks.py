@@ -16,7 +16,7 @@ import pytest
 
 from explorer.cli.main import main
 from explorer.demo import make_demo
-from explorer.stores import Place, StoreKind, read_library
+from explorer.stores import Place, StoreKind, read_stores
 from tests.helpers.disks import disk_with, read_only_disk, small_disk
 from tests.helpers.model_pairs import arrays_of, write_gguf
 from tests.helpers.ollama_store import OllamaStore
@@ -255,8 +255,8 @@ def test_a_store_that_changes_while_it_is_scanned(tmp_path: Path) -> None:
     try:
         while rounds < 200 or len(seen) < 2:
             places = [Place(StoreKind.OLLAMA, ollama.models), Place(StoreKind.FOLDER, folder)]
-            library = read_library(places)
-            seen.add(library.entry_count)
+            stores = read_stores(places)
+            seen.add(sum(len(store.entries) for store in stores))
     finally:
         stop.set()
         changer.join()

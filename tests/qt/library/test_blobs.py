@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from PySide6.QtCore import Qt
 
-from explorer.stores import Place, StoreKind, read_library
+from explorer.stores import Place, StoreKind, read_stores
 from tests.helpers.ollama_store import OllamaStore
 from tests.qt.library.conftest import Panel, gguf_bytes
 
@@ -28,7 +28,7 @@ def test_each_blob_is_there_once_with_all_its_models(panel: Panel, store: Ollama
     _show(panel)
     files = panel.view.blobs.files
     rows = {files[at].blob.digest: row for at, row in enumerate(_cells(panel))}
-    (found,) = read_library([Place(StoreKind.OLLAMA, store.models)]).stores
+    (found,) = read_stores([Place(StoreKind.OLLAMA, store.models)])
     assert len(rows) == len(_cells(panel)) == len(found.blobs) + 1
     for blob in found.blobs:
         assert rows[blob.digest][1] == ", ".join(blob.used_by)

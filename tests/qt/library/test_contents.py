@@ -11,13 +11,13 @@ import pytest
 from explorer.formats import Severity
 from explorer.qt.library.contents import is_text_file, read_contents, read_text
 from explorer.qt.library.rows import RowKind
-from explorer.stores import Entry, Place, StoreKind, read_library
+from explorer.stores import Entry, Place, StoreKind, read_stores
 from tests.helpers.ollama_store import OllamaStore
 from tests.helpers.safetensors_writer import tensors_bytes
 
 
 def entry_of(kind: StoreKind, root: Path) -> Entry:
-    (store,) = read_library([Place(kind, root)]).stores
+    (store,) = read_stores([Place(kind, root)])
     (entry,) = store.entries
     return entry
 

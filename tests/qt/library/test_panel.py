@@ -21,7 +21,7 @@ from explorer.qt.library.nodes import LibraryColumn
 from explorer.qt.library.panel import LibraryView
 from explorer.qt.settings import Settings
 from explorer.qt.widgets.table_model import ItemRole
-from explorer.stores import Place, StoreKind, read_library
+from explorer.stores import Place, StoreKind, read_stores
 from explorer.text import bytes_text
 from tests.helpers.elided import elided
 from tests.helpers.ollama_store import OllamaStore
@@ -52,7 +52,7 @@ def test_stores_models_and_tags_are_listed_with_what_they_are(panel: Panel) -> N
 
 
 def test_a_family_and_a_store_count_shared_blobs_once(panel: Panel, store: OllamaStore) -> None:
-    (found,) = read_library([Place(StoreKind.OLLAMA, store.models)]).stores
+    (found,) = read_stores([Place(StoreKind.OLLAMA, store.models)])
     used = {blob.digest: blob for blob in found.blobs}
     alphas = [blob for blob in used.values() if any("alpha" in name for name in blob.used_by)]
     family = panel.find("Ollama", "alpha")
@@ -73,7 +73,7 @@ def test_all_models_of_a_small_store_are_seen_at_once(panel: Panel) -> None:
 def test_the_total_of_a_selection_counts_what_is_shared_once(
     panel: Panel, store: OllamaStore
 ) -> None:
-    (found,) = read_library([Place(StoreKind.OLLAMA, store.models)]).stores
+    (found,) = read_stores([Place(StoreKind.OLLAMA, store.models)])
     panel.click(panel.find("Ollama", "alpha", "latest"))
     assert panel.view.total.text().startswith("1 model selected: ")
     panel.click(panel.find("Ollama", "alpha", "small"), add=True)
@@ -192,7 +192,7 @@ def test_the_filter_keeps_models_by_words_and_digests(panel: Panel, store: Ollam
     assert panel.view.bar.status.text() == "1 of 3 models"
     digest = next(
         blob.digest
-        for blob in read_library([Place(StoreKind.OLLAMA, store.models)]).stores[0].blobs
+        for blob in read_stores([Place(StoreKind.OLLAMA, store.models)])[0].blobs
         if len(blob.used_by) == 2
     )
     panel.type(digest.removeprefix("sha256-")[:12])
