@@ -1,14 +1,12 @@
 """The demo: a small model that the program makes itself, for a first look without a download.
 
-A GGUF file of random weights, and a small Ollama store that holds the same model. Both are made in
-a temporary folder beside the place and renamed into it, so that they are there completely or not at
-all, and two programs that start at once both end with a good copy.
+A GGUF file of random weights. It is made in a temporary folder beside the place and renamed into
+it, so that it is there completely or not at all, and two programs that start at once both end with
+a good copy.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import os
 import shutil
@@ -19,7 +17,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias
+from typing import BinaryIO, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.random import Generator
@@ -31,30 +29,19 @@ from explorer.paths import resource
 from explorer.private_folder import PrivateFolder
 from explorer.quantization import TENSOR_TYPES
 
-RECIPE_VERSION: Final = 1
+RECIPE_VERSION: Final = 2
 """Raised with every change of what is made; a demo of another version is made again."""
 
 _PREFIX: Final = "recipe-"
 _MODEL_NAME: Final = "Demo-2.5M-v1.0-Q4_0.gguf"
-_MANIFEST: Final = Path("manifests", "registry.ollama.ai", "library", "demo", "latest")
-_MEDIA: Final = "application/vnd.ollama.image"
-_RECORD: Final = "made.json"
+_RECORD: Final = "made.txt"
 _TRIES: Final = 5
 
 
-@dataclass(frozen=True, slots=True)
-class DemoPaths:
-    """Where the demo lies."""
+def make_demo(folder: Path | None = None) -> Path:
+    """Return the demo model, after making it if it is not there.
 
-    model: Path  # the GGUF file
-    store: Path  # the Ollama store's folder, which holds `manifests` and `blobs`
-    manifest: Path  # the model's manifest in that store
-
-
-def make_demo(folder: Path | None = None) -> DemoPaths:
-    """Return the demo model and store, after making them if they are not there.
-
-    They are kept in the program's cache folder if no other is named.
+    It is kept in the program's cache folder if no other is named.
 
     Raises:
         SourceError: The folder cannot be written.
@@ -72,20 +59,15 @@ def make_demo(folder: Path | None = None) -> DemoPaths:
             "Name another folder with GGUF_EXPLORER_CACHE",
             error.filename,
         ) from error
-    return _paths(target)
-
-
-def _paths(target: Path) -> DemoPaths:
-    store = target / "ollama"
-    return DemoPaths(target / _MODEL_NAME, store, store / _MANIFEST)
+    return target / _MODEL_NAME
 
 
 def _is_complete(target: Path) -> bool:
-    """Return whether every file is there in its recorded size; users and cleaners delete files."""
+    """Return whether it is there in its recorded size; users and cleaners delete files."""
     try:
-        sizes = json.loads((target / _RECORD).read_text("utf-8"))
-        return all((target / name).stat().st_size == size for name, size in sizes.items())
-    except (OSError, ValueError, AttributeError, TypeError):
+        size = int((target / _RECORD).read_text("utf-8"))
+        return (target / _MODEL_NAME).stat().st_size == size
+    except (OSError, ValueError):
         return False
 
 
@@ -111,73 +93,13 @@ def _make(work: Path, target: Path) -> None:
 
 
 def _fill(folder: Path) -> None:
-    paths = _paths(folder)
-    with open(paths.model, "xb") as file:
+    model, record = folder / _MODEL_NAME, folder / _RECORD
+    with open(model, "xb") as file:
         random = np.random.default_rng(_SEED)  # always the same bytes with the same NumPy
         write_gguf(file, _keys(), list(_tensors(random)))
-    _make_store(paths)
-    files = (path for path in folder.rglob("*") if path.is_file())
-    sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
-    (folder / _RECORD).write_text(json.dumps(sizes, indent=1), "utf-8")
-    for path in (folder, *folder.rglob("*")):
-        path.chmod(0o700 if path.is_dir() else 0o600)  # as all that is kept
-
-
-def _make_store(paths: DemoPaths) -> None:
-    """Make an Ollama store of one model (docs/safetensors_and_blobs.md, section 2)."""
-    blobs = paths.store / "blobs"
-    blobs.mkdir(parents=True)
-    with open(paths.model, "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    model = _layer(f"{_MEDIA}.model", digest, paths.model.stat().st_size)
-    blob = _blob_path(blobs, model)
-    try:
-        os.link(paths.model, blob)
-    except OSError:  # no hard links here
-        shutil.copyfile(paths.model, blob)
-    layers = [model]
-    for kind in ("template", "system", "license"):
-        content = resource(f"demo/{kind}.txt").read_bytes()
-        layers.append(_write_blob(blobs, f"{_MEDIA}.{kind}", content))
-    params = {"stop": ["<|im_start|>", "<|im_end|>"], "temperature": 0.7}
-    layers.append(_write_blob(blobs, f"{_MEDIA}.params", _json(params)))
-    config = {
-        "model_format": "gguf",
-        "model_family": "llama",
-        "model_families": ["llama"],
-        "model_type": "2.5M",
-        "file_type": "Q4_0",
-        "architecture": "amd64",
-        "os": "linux",
-        "rootfs": {"type": "layers", "diff_ids": [layer["digest"] for layer in layers]},
-    }
-    container = "application/vnd.docker.container.image.v1+json"
-    manifest = {
-        "schemaVersion": 2,
-        "mediaType": "application/vnd.docker.distribution.manifest.v2+json",
-        "config": _write_blob(blobs, container, _json(config)),
-        "layers": layers,
-    }
-    paths.manifest.parent.mkdir(parents=True)
-    paths.manifest.write_bytes(_json(manifest))
-
-
-def _json(document: dict[str, Any]) -> bytes:
-    return json.dumps(document, separators=(",", ":")).encode()
-
-
-def _layer(media_type: str, digest: str, nbytes: int) -> dict[str, Any]:
-    return {"mediaType": media_type, "digest": f"sha256:{digest}", "size": nbytes}
-
-
-def _blob_path(blobs: Path, layer: dict[str, Any]) -> Path:
-    return blobs / str(layer["digest"]).replace(":", "-")
-
-
-def _write_blob(blobs: Path, media_type: str, content: bytes) -> dict[str, Any]:
-    layer = _layer(media_type, hashlib.sha256(content).hexdigest(), len(content))
-    _blob_path(blobs, layer).write_bytes(content)
-    return layer
+    record.write_text(str(model.stat().st_size), "utf-8")
+    for path, mode in ((folder, 0o700), (model, 0o600), (record, 0o600)):
+        path.chmod(mode)  # as all that is kept
 
 
 def _remove_others(target: Path) -> None:

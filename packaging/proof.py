@@ -60,7 +60,7 @@ def demo_model() -> Path:
     """Return the demo model, made if it is not there."""
     from explorer.demo import make_demo  # noqa: PLC0415 - only where no model is named
 
-    return make_demo().model
+    return make_demo()
 
 
 def files_of(folder: Path) -> Mapping[Path, int]:

@@ -108,7 +108,7 @@ def main(arguments: list[str]) -> int:
     from explorer.qt.theme import Scheme, apply_scheme  # noqa: PLC0415
 
     folder = Path(tempfile.mkdtemp())
-    models = make_folders(Path(arguments[0]) if arguments else make_demo().model, folder)
+    models = make_folders(Path(arguments[0]) if arguments else make_demo(), folder)
     app = QApplication(sys.argv[:1])
     app.setStyle("Fusion")
     apply_scheme(Scheme.LIGHT)

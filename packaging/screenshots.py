@@ -86,7 +86,7 @@ def take_sheet(scheme: str, scale: str, views: list[str], models: list[Path]) ->
     window = MainWindow(Settings(fresh=True))
     window.showNormal()  # the screen without a display is small, and a window takes all of it
     window.resize(*SIZE)
-    models = models or [make_demo().model]
+    models = models or [make_demo()]
     window.bottom.machine.show_machine()  # as the program does at its start
     window.open_paths(models)
     settle(lambda: len(window.documents) == len(models) and not window.runner.jobs)
@@ -172,9 +172,10 @@ def show_library(window: MainWindow) -> None:
 
     sample = ROOT.parent / "shared" / "data" / "ollama_store" / "models"
     folder = Path(tempfile.mkdtemp()) / "models"  # pictures show no private folders
-    shutil.copytree(sample if sample.is_dir() else make_demo().store, folder)
+    shutil.copytree(sample if sample.is_dir() else make_demo().parent, folder)
+    kind = StoreKind.OLLAMA if sample.is_dir() else StoreKind.FOLDER
     view = window.panels.library.widget
-    view.scanner.places = lambda: [Place(StoreKind.OLLAMA, folder)]
+    view.scanner.places = lambda: [Place(kind, folder)]
     window.panels.setCurrentWidget(window.panels.library)
 
     def idle() -> bool:

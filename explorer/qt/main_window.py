@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from PySide6 import QtCore, QtGui, QtWidgets
 from PySide6.QtCore import QSize, Qt
@@ -53,9 +53,6 @@ from explorer.qt.widgets.progress import JobBar
 from explorer.sources import Address, is_address
 from explorer.sources.remote.addresses import forbidden_by
 from explorer.text import plain_text, sentence
-
-if TYPE_CHECKING:
-    from explorer.demo import DemoPaths
 
 
 def ask_models(window: MainWindow) -> list[Path]:
@@ -505,9 +502,9 @@ class MainWindow(QtWidgets.QMainWindow):
         """Make the demo model if it is not there, and open it; list its folder in the library."""
         self.panels.setCurrentWidget(self.panels.overview)
 
-        def show(demo: DemoPaths) -> None:
-            self.open_paths([demo.model])
-            self.panels.list_demo(demo.model.parent)
+        def show(model: Path) -> None:
+            self.open_paths([model])
+            self.panels.list_demo(model.parent)
 
         self.runner.run("Making the demo model", _make_demo, show, self.show_error)
 
@@ -676,7 +673,7 @@ def _connect_commands(window: MainWindow) -> None:
         action.triggered.connect(partial(window.panels.show_page, name))
 
 
-def _make_demo(_job: Job) -> DemoPaths:
+def _make_demo(_job: Job) -> Path:
     from explorer.demo import make_demo  # noqa: PLC0415 - rarely needed, and then in a worker
 
     return make_demo()

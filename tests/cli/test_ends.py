@@ -51,7 +51,7 @@ def start(tmp_path: Path) -> Start:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    return make_demo(tmp_path / "demo").model
+    return make_demo(tmp_path / "demo")
 
 
 def interrupt(process: subprocess.Popen[str], delay_s: float, number: int = signal.SIGINT) -> str:

@@ -22,7 +22,7 @@ HOSTILE = b"\x1b[31m\x1b]0;owned\x07\xe2\x80\xae\xff\r\n\xc2\x9b2J"
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_demo(tmp_path_factory.mktemp("demo")).model
+    return make_demo(tmp_path_factory.mktemp("demo"))
 
 
 @pytest.fixture

@@ -1,9 +1,7 @@
-"""The demo model and store are made, complete, and survive what happens to a cache."""
+"""The demo model is made, complete, and survive what happens to a cache."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import subprocess
 import sys
 import time
@@ -23,17 +21,17 @@ from tests.helpers.stopwatch import in_time
 
 def test_it_is_made_in_time_and_then_found(tmp_path: Path) -> None:
     start = time.process_time()
-    paths = make_demo(tmp_path)
+    path = make_demo(tmp_path)
     assert in_time(time.process_time() - start, 3)
-    before = paths.model.stat().st_mtime_ns
-    assert make_demo(tmp_path) == paths
-    assert paths.model.stat().st_mtime_ns == before
+    before = path.stat().st_mtime_ns
+    assert make_demo(tmp_path) == path
+    assert path.stat().st_mtime_ns == before
     assert [p.name for p in tmp_path.glob("recipe-*")] == [f"recipe-{recipe_module.RECIPE_VERSION}"]
     assert list((tmp_path / "unfinished").iterdir()) == []
 
 
 def test_it_opens_without_a_problem(tmp_path: Path) -> None:
-    with open_model(make_demo(tmp_path).model) as model:
+    with open_model(make_demo(tmp_path)) as model:
         assert model.problems == ()
         tokens = model.metadata["tokenizer.ggml.tokens"]
         assert isinstance(tokens, StringArray)
@@ -44,7 +42,7 @@ def test_it_opens_without_a_problem(tmp_path: Path) -> None:
 
 def test_the_gguf_package_reads_the_same(tmp_path: Path) -> None:
     gguf = pytest.importorskip("gguf")
-    path = make_demo(tmp_path).model
+    path = make_demo(tmp_path)
     reader = gguf.GGUFReader(path)
     with open_model(path) as model:
         theirs = {t.name: (t.data_offset, t.n_bytes, t.tensor_type.name) for t in reader.tensors}
@@ -54,32 +52,17 @@ def test_the_gguf_package_reads_the_same(tmp_path: Path) -> None:
     assert abs(float(np.mean(norm.data)) - 1) < 0.1
 
 
-def test_the_store_agrees_with_its_manifest(tmp_path: Path) -> None:
-    paths = make_demo(tmp_path)
-    manifest = json.loads(paths.manifest.read_bytes())
-    kinds = [layer["mediaType"].rpartition(".")[2] for layer in manifest["layers"]]
-    assert kinds == ["model", "template", "system", "license", "params"]
-    for layer in (manifest["config"], *manifest["layers"]):
-        blob = paths.store / "blobs" / layer["digest"].replace(":", "-")
-        content = blob.read_bytes()
-        assert len(content) == layer["size"]
-        assert "sha256:" + hashlib.sha256(content).hexdigest() == layer["digest"]
-    assert len(list((paths.store / "blobs").iterdir())) == 6
-
-
 def test_the_same_bytes_each_time(tmp_path: Path) -> None:
     first, second = make_demo(tmp_path / "a"), make_demo(tmp_path / "b")
-    assert first.model.read_bytes() == second.model.read_bytes()
+    assert first.read_bytes() == second.read_bytes()
 
 
 def test_a_damaged_demo_is_made_again(tmp_path: Path) -> None:
-    paths = make_demo(tmp_path)
-    content = paths.model.read_bytes()
-    paths.model.unlink()
-    paths.model.write_bytes(content[:1000])
-    assert make_demo(tmp_path).model.read_bytes() == content
-    paths.manifest.unlink()
-    assert make_demo(tmp_path).manifest.is_file()
+    path = make_demo(tmp_path)
+    content = path.read_bytes()
+    path.unlink()
+    path.write_bytes(content[:1000])
+    assert make_demo(tmp_path).read_bytes() == content
     assert len(list(tmp_path.glob("recipe-*"))) == 1
     assert list((tmp_path / "unfinished").iterdir()) == []
 
@@ -89,13 +72,13 @@ def test_another_recipe_replaces_it(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(recipe_module, "RECIPE_VERSION", 10_000)
     new = make_demo(tmp_path)
     assert new != old
-    assert new.model.is_file()
-    assert not old.model.exists()
+    assert new.is_file()
+    assert not old.exists()
 
 
 def test_programs_that_start_at_once(tmp_path: Path) -> None:
     code = "import sys; from pathlib import Path; from explorer.demo import make_demo;"
-    code += "print(make_demo(Path(sys.argv[1])).model)"
+    code += "print(make_demo(Path(sys.argv[1])))"
     programs = [
         subprocess.Popen(
             [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True
@@ -104,7 +87,7 @@ def test_programs_that_start_at_once(tmp_path: Path) -> None:
     ]
     answers = {program.communicate(timeout=PROGRAM_S)[0].strip() for program in programs}
     assert [program.returncode for program in programs] == [0] * 4
-    assert answers == {str(make_demo(tmp_path).model)}
+    assert answers == {str(make_demo(tmp_path))}
     assert len(list(tmp_path.glob("recipe-*"))) == 1
     assert list((tmp_path / "unfinished").iterdir()) == []
 
@@ -136,6 +119,6 @@ def test_the_vocabulary_has_every_kind_of_token() -> None:
 
 
 def test_resources_are_found_or_named() -> None:
-    assert resource("demo/license.txt").read_text("utf-8")
+    assert resource("demo/words.txt").read_text("utf-8")
     with pytest.raises(FileNotFoundError, match="nothing"):
         resource("demo/nothing")

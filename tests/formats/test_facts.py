@@ -43,7 +43,7 @@ def model_of(keys: dict[str, Any] | None = None, config: dict[str, Any] | None =
 
 
 def test_the_demo(tmp_path: Path) -> None:
-    with open_model(make_demo(tmp_path).model) as model:
+    with open_model(make_demo(tmp_path)) as model:
         facts = describe(model)
     assert facts.name == "Demo 2.5M"
     assert facts.architecture == "llama"

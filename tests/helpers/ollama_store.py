@@ -75,3 +75,16 @@ class OllamaStore:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
         return path
+
+
+def store_of(model: Path, folder: Path) -> tuple[Path, Path]:
+    """Make a store that holds a GGUF model and its texts; return its manifest and its folder."""
+    store = OllamaStore(folder)
+    layers = [
+        store.layer("model", model.read_bytes()),
+        store.layer("template", "{{ .Prompt }}"),
+        store.layer("license", "Do what you like.\n"),
+        store.layer("params", '{"stop":["<|im_end|>"],"temperature":0.7}'),
+    ]
+    config = {"model_format": "gguf", "model_family": "llama", "file_type": "Q4_0"}
+    return store.manifest(layers, "registry.ollama.ai/library/demo/latest", config), store.models

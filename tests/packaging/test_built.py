@@ -45,7 +45,7 @@ def run(
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    return make_demo(tmp_path / "demo").model
+    return make_demo(tmp_path / "demo")
 
 
 def of_a_user(home: Path) -> dict[str, str]:

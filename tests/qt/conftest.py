@@ -146,7 +146,7 @@ def app(runner: JobRunner) -> RecordingServices:
 @pytest.fixture(scope="session")
 def demo_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The demo model; for reading only."""
-    return make_demo(tmp_path_factory.mktemp("demo")).model
+    return make_demo(tmp_path_factory.mktemp("demo"))
 
 
 @pytest.fixture

@@ -214,7 +214,7 @@ class Campaign:
 
     def __init__(self, folder: Path) -> None:
         self.place = Place(folder / "cache", folder / "trap")
-        self._model = str(make_demo(folder / "demo").model)
+        self._model = str(make_demo(folder / "demo"))
         self._temporary = folder / "temporary"
         self._temporary.mkdir()
         self._figures = self._run().stdout

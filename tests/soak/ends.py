@@ -113,7 +113,7 @@ def main() -> None:
     number = getattr(signal, sys.argv[2] if len(sys.argv) > 2 else "SIGINT")
     folder = Path(tempfile.mkdtemp(prefix="ends-"))
     try:
-        model = str(make_demo(folder / "demo").model)
+        model = str(make_demo(folder / "demo"))
         tensor = "blk.0.attn_q.weight"
         target = str(folder / "weights.npy")
         for name, arguments in (

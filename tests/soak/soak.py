@@ -50,6 +50,7 @@ from explorer.quantization.kernel_cache import kernel_folder
 from tests.helpers.gguf_writer import small_model
 from tests.helpers.hostile import write_hostile_models
 from tests.helpers.model_pairs import arrays_of, write_gguf, write_safetensors
+from tests.helpers.ollama_store import store_of
 from tests.soak.monkey import Monkey, harmless_surroundings
 from tests.soak.resting import AtRest, Watch, keep_nothing_freed, left_running, memory, rest
 from tests.soak.visiting import visit_everything
@@ -188,9 +189,9 @@ def make_models(folder: Path) -> list[Path]:
     types = {name: "Q4_K" for name, shape in _SHAPES.items() if len(shape) > 1}
     hostile = write_hostile_models(folder / "hostile")
     damaged = folder / "damaged.gguf"
-    damaged.write_bytes(demo.model.read_bytes()[:5000])
+    damaged.write_bytes(demo.read_bytes()[:5000])
     return [
-        *(demo.model, demo.manifest, demo.model),
+        *(demo, store_of(demo, folder / "store")[0], demo),
         write_gguf(folder / "reference.gguf", "llama", arrays, **_NUMBERS),
         write_gguf(folder / "quantized.gguf", "llama", arrays, types, **_NUMBERS),
         write_safetensors(folder / "folder", arrays, model_type="llama", hidden_size=256),

@@ -61,4 +61,4 @@ def cdn() -> Iterator[Web]:
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A GGUF file of 1.6 MB."""
-    return make_demo(tmp_path_factory.mktemp("demo")).model.read_bytes()
+    return make_demo(tmp_path_factory.mktemp("demo")).read_bytes()

@@ -178,8 +178,7 @@ _DEMO = """
 import sys
 from explorer.cli.main import main
 from explorer.demo import make_demo
-paths = make_demo()
-sys.exit(main(["survey", str(paths.model), "--json"]))
+sys.exit(main(["survey", str(make_demo()), "--json"]))
 """
 
 
@@ -227,7 +226,7 @@ def test_a_store_that_changes_while_it_is_scanned(tmp_path: Path) -> None:
     It ends when a change was seen.
     """
     ollama = OllamaStore(tmp_path / "ollama")
-    demo = make_demo(tmp_path / "demo").model.read_bytes()
+    demo = make_demo(tmp_path / "demo").read_bytes()
     folder = tmp_path / "folder"
     folder.mkdir()
     stop = threading.Event()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from explorer.demo import make_demo
+from tests.helpers.ollama_store import store_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -41,10 +42,9 @@ print(Path(out).read_text())
 """
 
 
-def _run(tmp_path: Path, how: str) -> str:
-    demo, table = make_demo(tmp_path / "demo"), tmp_path / f"{how}.csv"
+def _run(tmp_path: Path, how: str, *models: Path) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", _RUN, how, demo.model, demo.manifest, demo.store, table],
+        [sys.executable, "-c", _RUN, how, *models, tmp_path / f"{how}.csv"],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT), "GGUF_EXPLORER_CACHE": str(tmp_path / how)},
         capture_output=True,
@@ -57,4 +57,6 @@ def _run(tmp_path: Path, how: str) -> str:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it has none of them")
 def test_the_core_runs_without_what_windows_or_macos_lack(tmp_path: Path) -> None:
-    assert _run(tmp_path, "without") == _run(tmp_path, "with")
+    demo = make_demo(tmp_path / "demo")
+    models = demo, *store_of(demo, tmp_path / "store")
+    assert _run(tmp_path, "without", *models) == _run(tmp_path, "with", *models)

@@ -20,6 +20,7 @@ pytest.importorskip("PySide6", reason="the extra [gui] is not installed")
 from explorer.demo import make_demo
 from explorer.qt.settings import Settings
 from explorer.sources import is_address, parse_address
+from tests.helpers.ollama_store import store_of
 from tests.helpers.web import serving
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -114,7 +115,7 @@ def traced(tmp_path: Path, code: str, *arguments: Path | str) -> tuple[int, list
 
 def test_strace_sees_an_address_that_is_read(tmp_path: Path) -> None:
     pytest.importorskip("urllib3", reason="the extra [remote] is not installed")
-    demo = make_demo(tmp_path / "demo").model.read_bytes()
+    demo = make_demo(tmp_path / "demo").read_bytes()
     code = "import sys; from explorer.cli.main import main; sys.exit(main(sys.argv[1:]))"
     with serving() as web:
         status, calls = traced(tmp_path, code, "check", web.put("/m.gguf", demo))
@@ -136,7 +137,7 @@ def test_strace_sees_what_is_written_elsewhere(tmp_path: Path) -> None:
 def test_no_command_calls_for_a_socket(tmp_path: Path) -> None:
     demo, out = make_demo(tmp_path / "demo"), tmp_path / "out"
     out.mkdir()
-    found = traced(tmp_path, _COMMANDS, demo.model, demo.manifest, demo.store, out)
+    found = traced(tmp_path, _COMMANDS, demo, *store_of(demo, tmp_path / "store"), out)
     assert found == (0, [])
 
 
@@ -149,9 +150,9 @@ def test_nor_does_the_window_that_remembers_addresses(tmp_path: Path) -> None:
     settings.session = list(addresses)  # as an older program may have kept it
     settings.write()
     demo = make_demo(tmp_path / "demo")
-    for paths in ([], [demo.model]):
+    for paths in ([], [demo]):
         assert traced(tmp_path, _WINDOW, *paths) == (143, [])
     kept = Settings(tmp_path / "config" / "gguf-explorer" / "gguf-explorer.ini")
-    assert demo.model in kept.recent  # it was this window's
+    assert demo in kept.recent  # it was this window's
     assert kept.recent[-2:] == addresses[::-1]
     assert not any(map(is_address, kept.session))

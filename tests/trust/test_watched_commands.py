@@ -14,6 +14,7 @@ from explorer.cli.main import main
 from explorer.demo import make_demo
 from tests.helpers.commands import COMMANDS, calls
 from tests.helpers.hostile import ATTACKS, HostileModels, write_hostile_models
+from tests.helpers.ollama_store import store_of
 from tests.helpers.watch import make_read_only, watching
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,9 +48,8 @@ def test_no_command_connects_or_writes_where_models_lie(
     folder, out = tmp_path / "models", tmp_path / "out"
     out.mkdir()
     if kind == "demo":
-        demo = make_demo(folder)
-        path, other, names = demo.model, demo.manifest, ["blk.0.attn_q.weight"]
-        store = demo.store
+        path, names = make_demo(folder), ["blk.0.attn_q.weight"]
+        other, store = store_of(path, folder / "store")
     else:
         models: HostileModels = write_hostile_models(folder)
         path, other, names, store = models.llama, models.safetensors, [ATTACKS[0]], models.store

@@ -22,6 +22,7 @@ from explorer.qt.references import Rounding
 from explorer.qt.theme import Scheme, apply_scheme
 from explorer.text import PLAIN, ByteUnits, set_notation
 from tests.helpers.everywhere import settle
+from tests.helpers.ollama_store import store_of
 from tests.helpers.overview import shown_facts
 from tests.helpers.watch import make_read_only, watching
 from tests.qt.walk import access, sight, texts
@@ -94,9 +95,10 @@ def test_the_demo_model(
     """
     folder = tmp_path / "models"
     demo = make_demo(folder)
+    manifest, _ = store_of(demo, folder / "store")
     make_read_only(folder)
     with watching(folder) as watch:
-        window = usual(demo.model)
+        window = usual(demo)
         window.settings.library_folders = [folder]
         panels = window.panels
         panels.setCurrentWidget(panels.library)
@@ -111,7 +113,7 @@ def test_the_demo_model(
         panels.survey.widget.bar.button.click()
         settle(qtbot, window)
         assert len(walk(qtbot, window, _OF_ALL_PAGES)) > 30
-        window.open_paths([demo.manifest])
+        window.open_paths([manifest])
         qtbot.waitUntil(lambda: len(window.documents) == 2)
         panels.references.choose(window.documents[0])
         use_locale(QLocale("de_DE"), ByteUnits.BINARY)
