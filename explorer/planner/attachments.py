@@ -113,9 +113,7 @@ def _attachment(model: Model, path: Path) -> Attachment:
     h = Hyperparameters.from_model(model)
     if isinstance(h.llama_cpp, str) or not h.block_count:
         raise PlanError("it is no projector, adapter or draft model that llama.cpp loads")
-    entry = model.metadata.entry("tokenizer.ggml.tokens")
-    problem = refusal("llama.cpp", h.llama_cpp, 0 if entry is None else entry.length or 0)
-    if problem:
+    if problem := refusal("llama.cpp", h.llama_cpp):
         raise PlanError(problem)
     return Attachment("draft", path, model.nbytes, h=h)
 

@@ -183,13 +183,11 @@ def header_to_plan(model: Model) -> Hyperparameters:
     if components(model.tensors):
         raise PlanError(NO_LANGUAGE)
     h = Hyperparameters.from_model(model)
-    entry = model.metadata.entry("tokenizer.ggml.tokens")
-    tokens = 0 if entry is None else entry.length or 0
-    if not isinstance(h.llama_cpp, str):
-        h = replace(h, llama_cpp=refusal("llama.cpp", h.llama_cpp, tokens) or h.llama_cpp)
-    if not isinstance(h.ik_llama_cpp, str):
-        problem = refusal("ik_llama.cpp", h.ik_llama_cpp, tokens)
-        h = replace(h, ik_llama_cpp=problem or h.ik_llama_cpp)
+    h = replace(
+        h,
+        llama_cpp=refusal("llama.cpp", h.llama_cpp) or h.llama_cpp,
+        ik_llama_cpp=refusal("ik_llama.cpp", h.ik_llama_cpp) or h.ik_llama_cpp,
+    )
     if model.damage is None:
         return h
     damage = plain_text(f"{model.damage.where}: {model.damage.what}")

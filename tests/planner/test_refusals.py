@@ -119,7 +119,7 @@ def test_no_model_that_llama_cpp_loaded_is_refused(families: dict[str, Any]) -> 
     headers = [Header.from_model(model) for model in models]
     assert len(headers) > 150
     assert {
-        header.architecture: why for header in headers if (why := refusal("llama.cpp", header, 0))
+        header.architecture: why for header in headers if (why := refusal("llama.cpp", header))
     } == {}
 
 

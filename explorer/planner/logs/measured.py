@@ -95,9 +95,7 @@ def compare(
         inferred += more
     assumed = tuple(name for name in assumed if name not in inferred)
     allocation = llama_cpp.allocate(header, settings)
-    tokens = model.metadata.entry("tokenizer.ggml.tokens")
-    vocabulary = 0 if tokens is None else tokens.length or 0
-    logits = vocabulary * settings.parallel * 4 if measured.source == "llama.cpp" else None
+    logits = header.tokens * settings.parallel * 4 if measured.source == "llama.cpp" else None
     planned = _planned(allocation, mapped=measured.mapped, logits=logits)
     residuals = tuple(_residuals(planned, held)) if held else tuple(_sums(planned, measured))
     unaccounted = tuple(_unaccounted(places, residuals, settings))

@@ -26,7 +26,7 @@ from explorer.planner.engines.llama_cpp.graph import (
     padded,
     row_padding,
 )
-from explorer.planner.header_keys import HeaderKeys
+from explorer.planner.header_keys import TOKENS, HeaderKeys
 from explorer.quantization import TENSOR_TYPES, TensorType
 
 MAX_EXPERTS: Final = 1024
@@ -126,6 +126,7 @@ class Header:
     experts_normed: bool = False  # their weights are made to sum up to one
     experts_scaled: bool = False
     trained_context: int
+    tokens: int = 0  # of its vocabulary; 0 where it says nothing of one
     tensors: tuple[Weights, ...] = field(repr=False)
     ahead: tuple[Weights, ...] = field(default=(), repr=False)  # loaded only to guess ahead
 
@@ -158,6 +159,7 @@ class Header:
             and not one.name.split(".", 2)[-1].startswith(each.rules.loaded_ahead)
         ]
         names = {one.name for one in ahead}
+        vocabulary = model.metadata.entry(TOKENS)
         return cls(
             architecture=keys.architecture,
             blocks=blocks,
@@ -187,6 +189,7 @@ class Header:
             rotated=each.rules.rotated != "file"
             or keys.truth("rope.scaling.finetuned", default=True),
             **_numbers(keys, key_length),
+            tokens=0 if vocabulary is None else vocabulary.length or 0,
             tensors=tuple(one for one in weights if one.name not in names),
             ahead=tuple(ahead),
         )

@@ -93,14 +93,15 @@ def foreign_type(program: str, types: Iterable[TensorType]) -> str:
     return ""
 
 
-def refusal(program: str, header: Header, tokens: int) -> str:
+def refusal(program: str, header: Header | str) -> str:
     """Return why a program will not load a model; "" if nothing is known that stops it.
 
     Args:
         program: llama.cpp, or ik_llama.cpp.
-        header: What was read of the model.
-        tokens: Entries of its vocabulary; 0 where it says nothing of one.
+        header: What was read of the model, or why nothing could be.
     """
+    if isinstance(header, str):
+        return header
     name = header.architecture
     if name in COMPONENTS:
         return f"{program} does not load it alone: it is {COMPONENTS[name]}"
@@ -109,13 +110,13 @@ def refusal(program: str, header: Header, tokens: int) -> str:
         return f"{program} refuses the model: it does not know the architecture {shown!r}"
     if name not in ARCHITECTURES:
         return ""
-    problem = next(_problems(header, tokens), "")
+    problem = next(_problems(header), "")
     if not problem:
         return ""
     return f"{program} refuses the model: {problem}. Download it again, or convert it anew"
 
 
-def _problems(header: Header, tokens: int) -> Iterator[str]:
+def _problems(header: Header) -> Iterator[str]:
     for key, value in (
         ("context_length", header.trained_context),
         ("embedding_length", header.embedding),
@@ -138,7 +139,7 @@ def _problems(header: Header, tokens: int) -> Iterator[str]:
     if header.architecture in _LOOSE:
         return
     yield from _missing(header)
-    yield from _misshapen(header, tokens)
+    yield from _misshapen(header)
 
 
 def _missing(header: Header) -> Iterator[str]:
@@ -170,9 +171,9 @@ def _whole(weights: dict[str, Weights]) -> set[str]:
     return names
 
 
-def _misshapen(header: Header, tokens: int) -> Iterator[str]:
+def _misshapen(header: Header) -> Iterator[str]:
     """Yield tensors whose shape contradicts the header."""
-    e, known = header.embedding, header.weights_by_name
+    e, tokens, known = header.embedding, header.tokens, header.weights_by_name
     for name in ("token_embd.weight", "output.weight"):
         if name in known and tokens and known[name].extent[1] != tokens:
             rows = known[name].extent[1]
