@@ -201,22 +201,26 @@ def test_the_default_is_what_runs_a_folder_on_the_machine() -> None:
 
 def test_what_is_not_known_is_refused_and_left_to_another_engine() -> None:
     engine = ENGINES["vllm"]
-    for changes, why in (
-        ({"model_type": "unheard-of"}, "unheard-of is not known"),
-        ({"quantization_config": {"quant_method": "quark"}}, "vLLM makes of weights quantized by"),
-        ({"quantization_config": {"quant_method": "HQQ"}}, "unknown quantization method hqq"),
-        ({"quantization": {"bits": 4, "group_size": 64}}, "quantized for MLX"),
+    for changes, why, other in (
+        ({"model_type": "unheard-of"}, "unheard-of is not known", "transformers"),
+        ({"quantization_config": {"quant_method": "quark"}}, "weights quantized by quark", "vllm"),
+        ({"quantization_config": {"quant_method": "HQQ"}}, "quantization method hqq", "vllm"),
+        ({"quantization_config": {"quant_method": "fp_quant"}}, "fp_quant is deprecated", "vllm"),
+        ({"quantization": {"bits": 4, "group_size": 64}}, "quantized for MLX", "mlx"),
     ):
         refused = header(**changes)
         refusal = engine.accepts(refused)
         assert refusal is not None
         assert why in refusal.why
-        other = {"MLX": "mlx", "hqq": "vllm", "by": "vllm"}.get(why.split()[-1], "transformers")
         assert default_engine(refused, (gpu(),)).name == other
     assert engine.accepts(Hyperparameters()) is not None
     old = Device("0", "CUDA", 16 * GIB, name="T4", compute=(7, 5))
     with pytest.raises(PlanError, match="--dtype half"):
         planned(LLAMA, old)
+    older, awq = replace(old, name="V100", compute=(7, 0)), folder_of("llama-3.1-8b|awq4-g128")
+    half = Folder({**awq.config, "torch_dtype": "float16"}, awq._names, awq._specs)
+    with pytest.raises(PlanError, match=r"this quantization from compute capability 7\.5 on"):
+        plan(replace(header(), folder=half), Settings(), (older,), profile="vllm")
 
 
 def test_a_model_that_sees_has_exact_weights_and_upper_ends_alone() -> None:

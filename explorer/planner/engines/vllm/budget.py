@@ -80,15 +80,26 @@ def requested(device: Device, utilization: float) -> int:
     return ceil(reported_bytes(device) * utilization)
 
 
-def check_type(folder: Folder, device: Device) -> None:
-    """Raise `PlanError` if a GPU cannot compute in the type of the weights."""
+def check_card(folder: Folder, device: Device, least: tuple[int, int]) -> None:
+    """Raise `PlanError` if a GPU cannot compute in the type of the weights, or as quantized.
+
+    `least` is the compute capability from which vLLM loads the quantization.
+    """
     kind = folder.text.get("dtype", folder.text.get("torch_dtype"))
+    has = f"{device.label} has {_written(compute_of(device))}"
     if kind == "bfloat16" and compute_of(device) < _NO_BF16:
-        shown = ".".join(map(str, compute_of(device)))
         raise PlanError(
-            f"vLLM computes in bfloat16 from compute capability 8.0 on, and {device.label} has "
-            f"{shown}; start it with --dtype half"
+            f"vLLM computes in bfloat16 from compute capability 8.0 on, and {has}; start it with "
+            "--dtype half"
         )
+    if compute_of(device) < least:
+        raise PlanError(
+            f"vLLM loads this quantization from compute capability {_written(least)} on, and {has}"
+        )
+
+
+def _written(compute: tuple[int, int]) -> str:
+    return ".".join(map(str, compute))
 
 
 _LONG_ROPES: Final = frozenset({"su", "longrope", "llama3", "mrope", "default", "proportional"})

@@ -33,7 +33,12 @@ from explorer.planner.engines.vllm.cache import (
     plan_cache,
     stages,
 )
-from explorer.planner.engines.vllm.weights import WeightsPlan, format_of, plan_weights
+from explorer.planner.engines.vllm.weights import (
+    WeightsPlan,
+    format_of,
+    least_compute,
+    plan_weights,
+)
 from explorer.planner.folder import Folder
 from explorer.planner.plan import (
     MEMORY_TITLE,
@@ -115,7 +120,7 @@ def _outcome(request: PlanRequest, folder: Folder) -> _Outcome:
     tp, pp = asked.tensor_parallel or 1, asked.pipeline_parallel or 1
     devices = _devices(request.devices, tp, pp)
     for device in devices:
-        budget.check_type(folder, device)
+        budget.check_card(folder, device, least_compute(folder))
     tier = min((budget.tier_of(device) for device in devices), key=lambda one: one.least)
     run = Run(
         tensor_parallel=tp,

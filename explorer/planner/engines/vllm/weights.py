@@ -127,6 +127,7 @@ _LOADED: Final = frozenset((
     "mxfp4", "gpt_oss_mxfp4", "deepseek_v4_fp8", "mxfp8",
 ))  # fmt: skip
 """The methods of quantization that vLLM 0.33 itself loads (`quantization/__init__.py`)."""
+_DEPRECATED: Final = frozenset({"fbgemm_fp8", "fp_quant"})
 _PLUGINS: Final = {"bitsandbytes": "; its plugin vllm-bnb-plugin adds that"}
 
 
@@ -160,11 +161,28 @@ def format_of(folder: Folder) -> Format:
         found = None  # only its experts are laid out so
     if found is None:
         name = quoted(method)
+        if method in _DEPRECATED:
+            raise PlanError(
+                f"vLLM refuses it: the quantization method {name} is deprecated; "
+                "--allow-deprecated-quantization overrides that"
+            )
         if method and method not in _LOADED:
             plugin = _PLUGINS.get(method, "")
             raise PlanError(f"vLLM refuses it: unknown quantization method {name}{plugin}")
         raise PlanError(f"what vLLM makes of weights quantized by {name} is not known here")
     return found
+
+
+_LEAST_COMPUTE: Final = {Format.NONE: (0, 0), Format.GPTQ: (6, 0), Format.MXFP4: (8, 0)}
+_LEAST: Final = (7, 5)  # of all other formats
+_LEAST_OF_MODELOPT: Final = {Format.FP8: (8, 0)}
+
+
+def least_compute(folder: Folder) -> tuple[int, int]:
+    """Return the compute capability from which vLLM loads how a model is quantized."""
+    found, method = format_of(folder), folder.quantization.get("quant_method")
+    by_method = _LEAST_OF_MODELOPT if method == "modelopt" else {}
+    return by_method.get(found, _LEAST_COMPUTE.get(found, _LEAST))
 
 
 @dataclass(frozen=True, slots=True)
