@@ -24,7 +24,7 @@ from explorer.text import counted, integer_text, shorten
 
 _METHODS: Final = {
     **{"gptq": "GPTQ", "awq": "AWQ", "fp8": "FP8", "modelopt": "ModelOpt", "mxfp4": "MXFP4"},
-    **{"hqq": "HQQ", "bitnet": "BitNet"},
+    **{"hqq": "HQQ", "bitnet": "BitNet", "comfyui": "ComfyUI", "quark": "Quark", "sdnq": "SDNQ"},
 }
 _INTEGERS: Final = frozenset({Levels.UNSIGNED, Levels.SIGNED, Levels.TERNARY})
 _GROUPS: Final = "groups of "

@@ -165,7 +165,7 @@ FP4_EXPERTS: dict[str, tuple[str, tuple[int, ...]]] = {
     [
         ("eetq", {}, {"weight": ("I8", (64, 64)), "weight_scales": ("F16", (64,))}),
         ("", {}, {"weight": ("I8", (64, 64)), "weight_scales": ("F16", (64,))}),
-        ("quark", {}, {"weight": ("F8_E4M3", (64, 64)), "weight_scale": ("F32", ())}),
+        ("quark", {}, {"weight": ("U8", (64, 64)), "weight_scale": ("F32", (64, 1))}),
         ("gptq", {"checkpoint_format": "gptq_p"}, {**GPTQ, "qzeros": ("I32", (2, 10))}),
         ("awq", {"version": "gemv_fast"}, {**GPTQ, "qweight": ("I16", (16, 64))}),
         (
@@ -340,11 +340,126 @@ def test_weights_that_are_not_read_are_counted(
 
 
 @pytest.mark.parametrize(
+    ("declared", "parts", "name", "shape"),
+    [
+        (
+            {"quant_method": "quark"},
+            {"weight": ("U8", (128, 192)), "weight_scale": ("U8", (128, 8))},
+            "quark-mxfp6",
+            (128, 256),
+        ),
+        (
+            {"quant_method": "quark"},
+            {"weight": ("I32", (256, 16)), "weight_scale": ("BF16", (2, 128))},
+            "quark-int4",
+            (128, 256),
+        ),
+        (
+            {"quant_method": "quark"},
+            {"weight": ("I32", (128, 32)), "weight_scale": ("F32", (128,))},
+            "quark-int4",
+            (128, 256),
+        ),
+        (
+            {"quant_method": "sdnq", "weights_dtype": "uint4"},
+            {"weight": ("U8", (16384,)), "scale": ("BF16", (128, 4, 1))},
+            "sdnq-4",
+            (128, 256),
+        ),
+        (
+            {"quant_method": "sdnq", "weights_dtype": "int5", "modules_dtype_dict": {"int8": []}},
+            {"weight": ("I8", (128, 256)), "scale": ("BF16", (128, 4, 1))},
+            "sdnq-8",
+            (128, 256),
+        ),
+        (
+            {"quant_method": "sdnq"},
+            {"weight": ("U8", (16384,)), "scale": ("BF16", (128, 4, 1))},
+            "",
+            (),
+        ),
+    ],
+)
+def test_codes_that_only_a_declaration_tells_are_counted(
+    declared: dict[str, Any],
+    parts: dict[str, tuple[str, tuple[int, ...]]],
+    name: str,
+    shape: tuple[int, ...],
+) -> None:
+    members = [member(f"a.{part}", dtype, size) for part, (dtype, size) in parts.items()]
+    said = Declaration(declared["quant_method"], "config.json", declared)
+    found, problems = grouped_of(members, said)
+    told = [(one.alike.layout.name, one.alike.spec.shape) for one in found.weights.values()]
+    assert told == [(name, shape)] * bool(name)
+    assert ("not read" if name else "how many bits") in problems[0].what
+
+
+@pytest.mark.parametrize(
+    ("declared", "parts", "scheme", "shape"),
+    [
+        (
+            "quark",
+            {"weight": ("U8", (64, 64)), "weight_quantizer.scale": ("U8", (64, 4))},
+            "quark",
+            (64, 128),
+        ),
+        (
+            "quark",
+            {"weight": ("F8_E4M3", (64, 64)), "weight_scale": ("F32", ())},
+            "quark",
+            (64, 64),
+        ),
+        (
+            "comfyui",
+            {"weight": ("F8_E4M3", (64, 64)), "weight_scale": ("F32", ())},
+            "comfyui",
+            (64, 64),
+        ),
+        (
+            "",
+            {"int8_weight": ("I8", (256, 200)), "scale": ("F32", (2, 2))},
+            "turbodiffusion",
+            (256, 200),
+        ),
+        (
+            "torchao",
+            {"_up_qdata": ("F8_E4M3", (2, 64, 32)), "_up_scale": ("F32", (2, 64, 1))},
+            "torchao",
+            (2, 64, 32),
+        ),
+    ],
+)
+def test_spellings_of_public_files_are_read(
+    declared: str,
+    parts: dict[str, tuple[str, tuple[int, ...]]],
+    scheme: str,
+    shape: tuple[int, ...],
+) -> None:
+    """docs/hf_quantization.md, section 4, says which file has which."""
+    members = [member(f"a.{part}", dtype, size) for part, (dtype, size) in parts.items()]
+    found, problems = grouped_of(members, Declaration(declared, "config.json"))
+    (weight,) = found.weights.values()
+    assert (weight.alike.layout.scheme, weight.alike.spec.shape) == (scheme, shape)
+    assert problems == ()
+
+
+@pytest.mark.parametrize(("method", "rows"), [("", 128), ("", 96), ("modelopt", 128)])
+def test_scales_that_may_lie_in_tiles_are_told(method: str, rows: int) -> None:
+    """Scales of ComfyUI are padded to 128 x 4, so that others lie in rows."""
+    parts = {"weight": ("U8", (rows, 64)), "weight_scale": ("F8_E4M3", (rows, 8))}
+    members = [member(f"a.{part}", *about) for part, about in parts.items()]
+    members.append(member("a.weight_scale_2", "F32", ()))
+    _, problems = grouped_of(members, Declaration(method, "config.json"))
+    assert ["in tiles" in one.what for one in problems] == [True] * (rows == 128 and not method)
+
+
+@pytest.mark.parametrize(
     ("form", "weight", "scale", "shape"),
     [
         ("nvfp4", ("U8", [128, 32]), ("F8_E4M3", [128, 4]), (128, 64)),
         ("mxfp8", ("F8_E4M3", [128, 128]), ("U8", [128, 4]), (128, 128)),
         ("asym_w4a8_int8", ("I8", [8, 32]), ("F8_E4M3", [8, 4]), (8, 64)),
+        ("convrot_int8", ("I8", [8, 64]), ("F32", [8, 1]), (8, 64)),
     ],
 )
 @pytest.mark.parametrize("is_marked", [True, False])
@@ -358,14 +473,17 @@ def test_scales_in_comfyui_s_tiles_are_not_taken_for_rows(
     is_marked: bool,
 ) -> None:
     """ComfyUI, float.py, `to_blocked`: 128 rows of scales lie in tiles of 32 x 16 bytes."""
-    if form == "asym_w4a8_int8" and not is_marked:
-        return  # only the marker tells it from int8
-    marker = json.dumps({"format": form}).encode()
+    said = {"format": form}
+    if form == "convrot_int8":
+        said = {"format": "int8_tensorwise", "convrot": True, "convrot_groupsize": 64}
+    marker = json.dumps(said).encode()
     tensors = [("a.weight", *weight), ("a.weight_scale", *scale), ("a.weight_scale_2", "F32", [])]
     tensors = tensors[: 3 if form == "nvfp4" else 2]
     tensors += [("a.comfy_quant", "U8", [len(marker)])] * is_marked
-    said = {} if is_marked else {"_quantization_metadata": "{}"}
-    content = bytearray(tensors_bytes(tensors, said))
+    # only a marker tells integers apart
+    layers = {"a": said} if weight[0] == "I8" else {}
+    metadata = {} if is_marked else {"_quantization_metadata": json.dumps({"layers": layers})}
+    content = bytearray(tensors_bytes(tensors, metadata))
     if is_marked:
         content[-len(marker) :] = marker
     path = tmp_path / "model.safetensors"
@@ -398,7 +516,7 @@ def test_scales_of_no_tile_are_no_tiles(shape: tuple[int, int]) -> None:
     ]
     found, problems = grouped_of(members, Declaration("fp8", "config.json"))
     assert found == Grouped()
-    assert "do not fit a matrix" in problems[0].what
+    assert ["do not fit a matrix" in one.what for one in problems] == [True]  # once
     said = Declaration("fp8", "config.json", {"weight_block_size": [100, 200]})
     members[1] = member("a.weight_scale_inv", "F32", (3, 2))
     found, problems = grouped_of(members, said)

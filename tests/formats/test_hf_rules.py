@@ -282,6 +282,28 @@ def test_nvfp4(tmp_path: Path, random: np.random.Generator, maker: str) -> None:
     assert_same_bits(found, levels * total.repeat(16, 1))
 
 
+@pytest.mark.parametrize("scale", ["weight_scale", "weight_quantizer.scale"])
+def test_quark_reads_fp4_of_powers_of_two(
+    tmp_path: Path, random: np.random.Generator, scale: str
+) -> None:
+    """AMD Quark, pack.py, `Pack_fp4`: the first weight in the low half of a byte."""
+    codes, scales = (random.integers(0, 255, (6, count), np.uint8) for count in (48, 3))
+    parts = {f"{STEM}.weight": ("U8", codes), f"{STEM}.{scale}": ("U8", scales)}
+    found = decoded(write_folder(tmp_path, parts, {"quant_method": "quark"}))
+    powers = np.ldexp(np.float32(1), scales.astype(np.int32) - 127).astype(np.float32)
+    assert_same_bits(found, E2M1[nibbles(codes)] * powers.repeat(32, 1))
+
+
+def test_turbodiffusion_has_a_scale_for_each_tile(
+    tmp_path: Path, random: np.random.Generator
+) -> None:
+    codes, scales = random.integers(-128, 128, (200, 300), np.int8), numbers(random, 2, 3)
+    parts = {f"{STEM}.int8_weight": ("I8", codes), f"{STEM}.scale": ("F32", scales)}
+    found = decoded(write_folder(tmp_path, parts))
+    spread = scales.repeat(128, 0)[:200].repeat(128, 1)[:, :300]
+    assert_same_bits(found, codes * spread)
+
+
 @pytest.mark.parametrize("suffixes", [("_blocks", "_scales"), (".blocks", ".scales")])
 def test_gpt_oss_reads_any_exponent(
     tmp_path: Path, random: np.random.Generator, suffixes: tuple[str, str]

@@ -9,6 +9,7 @@ Source: `docs/hf_quantization.md`, section 1.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -29,7 +30,7 @@ QUANTO_FILE: Final = "quanto_qmap.json"
 SIDE_FILES: Final = (MODELOPT_FILE, GPTQ_FILE, AWQ_FILE, QUANTO_FILE)
 
 COMFY: Final = "comfyui"
-"""The method of files with `COMFY_KEY` among their metadata."""
+"""The method of files with `COMFY_KEY` among their metadata, and of modules with a marker."""
 
 COMFY_KEY: Final = "_quantization_metadata"
 
@@ -44,7 +45,7 @@ _RULES: Final = ("dynamic", "extra_config", "quantized_layers")
 LIST_ONLY: Final = frozenset(
     {
         *("exl2", "exl3", "aqlm", "quip", "quip#", "quip_sharp", "vptq", "spqr", "higgs", "eetq"),
-        *("fp_quant", "quark", "qqq", "bitblas", "marlin", "gptq_marlin_24", "marlin-24", "sinq"),
+        *("fp_quant", "qqq", "bitblas", "marlin", "gptq_marlin_24", "marlin-24", "sinq"),
         *("svdquant", "nunchaku", "paroquant"),
     }
 )
@@ -187,6 +188,15 @@ def read_declaration(folder: Path, config: Mapping[str, Any], log: ProblemLog) -
     if not isinstance(config.get(_DECLARED), dict | None):
         log.add_warning(CONFIG_NAME, f"its {_DECLARED} is not a JSON object, and is left out")
     return found
+
+
+def comfy_declaration(text: str) -> Declaration:
+    """Return what ComfyUI's metadata say: under "layers", a marker for each module."""
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError):
+        fields = None
+    return Declaration(COMFY, COMFY_KEY, fields if isinstance(fields, dict) else {})
 
 
 def format_of(fields: Mapping[str, Any]) -> str:

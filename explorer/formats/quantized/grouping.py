@@ -37,10 +37,13 @@ RULES: Final = (
     (".weight._data._data", "rules_stacked.quanto_packed"),
     (".weight._data", "rules_stacked.quanto_plain"),
     ("._weight_qdata", "rules_floats.torchao"),
+    ("_qdata", "rules_floats.torchao_parameter"),
     ("_blocks", "rules_floats.gpt_oss"),
     (".blocks", "rules_floats.gpt_oss_original"),
     *((f".{role}", "rules_floats.named_scale") for role in SCALE_ROLES),
     (".weight_scale", "rules_floats.scaled_weight"),
+    (".weight_quantizer.scale", "rules_floats.scaled_weight"),
+    (".int8_weight", "rules_floats.turbodiffusion"),
     (".scale", "rules_floats.shortly_scaled_weight"),
     ("_scale_inv", "rules_floats.fused_experts"),
 )
@@ -58,6 +61,9 @@ UNREAD: Final = (
     ("._weight_qdata", "rules_unread.torchao_int4"),
     (".comfy_quant", "rules_unread.comfy"),
     (".weight_scale", "rules_unread.comfy_declared"),
+    (".weight_scale", "rules_unread.quark"),
+    (".weight_quantizer.scale", "rules_unread.quark"),
+    (".scale", "rules_unread.sdnq"),
 )
 """The same of weights that are counted and not read."""
 
@@ -71,6 +77,7 @@ MARKS: Final = (
 ATTACHED: Final = (
     *(".input_scale", ".input_global_scale", ".input_zero_point", ".output_scale"),
     *(".activation_scale", ".pre_quant_scale", ".weight_format"),
+    *(".input_quantizer.scale", ".output_quantizer.scale"),
     *(".k_scale", ".v_scale", ".q_scale", ".scale_input", ".comfy_quant"),
 )
 """Suffixes of what belongs to a quantized module, but is not a part of its weight."""
@@ -157,6 +164,7 @@ class _Grouping:
         self._problems = _Summary()
         self._left_alone = {stem for stem, _ in self._with(LISTED)}
         self._faulty: dict[str, Rule] = {}
+        self._told: set[str] = set()  # names by which faulty weights were found
         self._attached: dict[str, list[int]] = {}
         for stem, name in self._with(ATTACHED):
             self._attached.setdefault(stem, []).append(keys.rows[name])
@@ -208,7 +216,7 @@ class _Grouping:
         rows, used, outcome = self._rows, self._found.used, self._memory.outcome
         length = len(suffix)
         for name, row in rows.items():
-            if not name.endswith(suffix) or row in used:
+            if not name.endswith(suffix) or row in used or name in self._told:
                 continue
             stem = name[:-length]
             if stem in self._left_alone or self._faulty.get(stem) is rule:
@@ -219,6 +227,7 @@ class _Grouping:
             elif isinstance(found, str):
                 self._problems.add_error(name, f"its weight cannot be put together: {found}")
                 self._faulty[stem] = rule
+                self._told.add(name)
             elif found is LEFT_ALONE:
                 self._left_alone.add(stem)
 

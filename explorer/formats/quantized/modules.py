@@ -182,9 +182,14 @@ class Module:
         return tuple(int.from_bytes(data[i : i + width], "little", signed=True) for i in starts)
 
     def metadata(self, suffix: str) -> str:
-        """Return what the files say about the tensor of a suffix; "" if nothing."""
+        """Return what the files say about the tensor of a suffix; "" if nothing.
+
+        Without a suffix, it is the tensor that the module is a part of: `m.x` for `m._x`.
+        """
         metadata = self._keys.metadata
-        return str(self.ask(lambda stem: metadata.get(stem + suffix, "")))
+        if suffix:
+            return str(self.ask(lambda stem: metadata.get(stem + suffix, "")))
+        return str(self.ask(lambda stem: metadata.get(".".join(stem.rsplit("._", 1)), "")))
 
     def ask(self, question: Callable[[str], Hashable]) -> Hashable:
         """Return anything that a module's path answers."""

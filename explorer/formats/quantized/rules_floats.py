@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from explorer.formats.quantized.declaration import Declaration, Tile, sides
+from explorer.formats.quantized.declaration import COMFY, Declaration, Tile, sides
 from explorer.formats.quantized.modules import (
     EXPONENT_TYPES,
     FLOAT_TYPES,
@@ -41,6 +41,9 @@ _NV: Final = 16
 _FP8_METHODS: Final = frozenset({"fp8", "fbgemm_fp8"})
 CT_METHODS: Final = frozenset({"compressed-tensors", "sparseml"})
 _MODELOPT: Final = ("modelopt", "nvfp4")
+QUARK: Final = "quark"
+QUARK_SCALE: Final = ".weight_quantizer.scale"
+"""What `.weight_scale` is called in some files of AMD Quark."""
 
 
 def scheme_of(module: Module, default: str) -> str:
@@ -48,12 +51,17 @@ def scheme_of(module: Module, default: str) -> str:
     method = module.declared.method
     if method in CT_METHODS:
         return "compressed-tensors"
+    if method == QUARK:
+        return QUARK
+    if method == COMFY or module.get(".comfy_quant") is not None:
+        return COMFY
     return "modelopt" if method.startswith(_MODELOPT) else default
 
 
 def scaled_weight(module: Module) -> Found | None:
-    """Return a weight with `weight_scale`: FP8, int8, NVFP4 of ModelOpt, or BitNet's."""
-    weight, scale = module.get(".weight"), module.need(".weight_scale")
+    """Return a weight with `weight_scale`: FP8, int8, NVFP4 of ModelOpt, MXFP4, or BitNet's."""
+    weight, scale = module.get(".weight"), module.get(".weight_scale")
+    scale = scale or module.need(QUARK_SCALE)
     if weight is None:
         return None  # reported as a part without its weight
     if weight.dtype in FP8_TYPES:
@@ -62,7 +70,14 @@ def scaled_weight(module: Module) -> Found | None:
         return _int8(module, weight, scale)
     if weight.dtype in FLOAT_TYPES and _may_be_plain(module.declared):
         raise LeftAloneError("its weights are plain")
+    return _packed_weight(module, weight, scale)
+
+
+def _packed_weight(module: Module, weight: Member, scale: Member) -> Found:
     check_type(weight, "U8", "I8", *FP8_TYPES)
+    if scale.dtype in EXPONENT_TYPES:
+        kind = _Fp4(scheme_of(module, "fp8"), _MX, (("scale_type", "F8_E8M0"),))
+        return _packed_fp4({"weight": weight, "weight_scale": scale}, kind)
     if scale.dtype == "F8_E4M3" or module.get(".weight_scale_2") is not None:
         return _modelopt_nvfp4(module, weight, scale)
     if math.prod(scale.shape) == 1:
@@ -196,19 +211,28 @@ def _int8(module: Module, weight: Member, scale: Member) -> Found:
     check_type(scale, *FLOAT_TYPES)
     tile = _tile_of(weight, scale, module.declared.tiles, module.declared.groups)
     parts = {"weight": weight, "weight_scale": scale}
-    _add_zeros(module, "weight_zero_point", scale, parts)
+    _add_zeros(module, ".weight_zero_point", scale, parts)
     check_logical(weight.shape, shape.columns)
     layout = tiles_layout(scheme_of(module, "compressed-tensors"), "int8", parts, tile)
     return Found(".weight", parts, layout, missing_zeros(module, parts.get("weight_zero_point")))
 
 
-def _add_zeros(module: Module, role: str, scale: Member, parts: dict[str, Member]) -> None:
+def turbodiffusion(module: Module) -> Found | None:
+    """Return a weight of TurboDiffusion: `int8_weight`, and a `scale` for each 128 x 128 of it."""
+    weight, scale = module.need(".int8_weight"), module.get(".scale")
+    if scale is None:
+        return None
+    found = _int8(module, weight, scale)
+    return found._replace(layout=replace(found.layout, scheme="turbodiffusion"))
+
+
+def _add_zeros(module: Module, suffix: str, scale: Member, parts: dict[str, Member]) -> None:
     """Add zero points to the parts of a weight of int8, if there are any."""
-    zeros = module.get(f".{role}")
+    zeros = module.get(suffix)
     if zeros is not None:
         check_type(zeros, "I8")
         check_shape(zeros, scale.shape)
-        parts[role] = zeros
+        parts[suffix.lstrip(".")] = zeros
 
 
 class _Fp4(NamedTuple):
@@ -264,7 +288,15 @@ def _modelopt_nvfp4(module: Module, weight: Member, scale: Member) -> Found:
     parts = {"weight": weight, "weight_scale": scale}
     parts["weight_scale_2"] = module.need(".weight_scale_2")
     kind = _Fp4("modelopt", _NV, (("factor", "weight_scale_2"),), Levels.STORED)
-    return _packed_fp4(parts, kind)
+    found = _packed_fp4(parts, kind)
+    is_open = not module.declared.method and not (scale.shape[0] % 128 or scale.shape[1] % 4)
+    return found._replace(problem=_IN_ROWS if is_open else None)
+
+
+_IN_ROWS: Final = (
+    "nothing says whether its scales lie in rows, as ModelOpt's do, or in tiles, as ComfyUI's. "
+    "They are read as rows: in tiles, values would be others"
+)
 
 
 def _paired_rows(module: Module, weight: Member, scale: Member) -> Found:
@@ -348,23 +380,36 @@ _MAX_TEXT: Final = 65_536
 
 def torchao(module: Module) -> Found | None:
     """Return a weight of torchao; `__metadata__` says of which kind it is."""
-    codes, scale = module.need("._weight_qdata"), module.need("._weight_scale")
-    kind, native, tile = _ao_kind(module.metadata(".weight"))
+    return _torchao(module, "._weight", module.metadata(".weight"))
+
+
+def torchao_parameter(module: Module) -> Found | None:
+    """Return a parameter of torchao that is not called `weight`: `m._name_qdata` is of `m.name`."""
+    if module.get("_scale") is None:
+        return None
+    return _torchao(module, "", module.metadata(""))
+
+
+def _torchao(module: Module, prefix: str, said: str) -> Found:
+    codes, scale = module.need(f"{prefix}_qdata"), module.need(f"{prefix}_scale")
+    kind, native, tile = _ao_kind(said)
     kind = kind or next((kind for kind, dtype in _AO_KINDS.items() if dtype == codes.dtype), "")
     if not kind:
         check_type(codes, *_AO_KINDS.values())
     if kind not in _AO_KINDS:
         raise LeftAloneError(kind)
-    shape = matrix(codes, _AO_KINDS[kind])
+    check_type(codes, _AO_KINDS[kind])
     check_type(scale, *FLOAT_TYPES)
+    if len(codes.shape) not in {2, 3} or 0 in codes.shape:
+        raise RuleError(f"its {codes.called} is of shape {list(codes.shape)}")
     tile = _tile_of(codes, scale, [tile])
     parts = {"_weight_qdata": codes, "_weight_scale": scale}
     if codes.dtype == "I8":
-        _add_zeros(module, "_weight_zero_point", scale, parts)
-    check_logical(codes.shape, shape.columns)
+        _add_zeros(module, f"{prefix}_zero_point", scale, parts)
+    check_logical(codes.shape, codes.shape[-1])
     layout = tiles_layout("torchao", "int8" if codes.dtype == "I8" else "fp8", parts, tile)
     layout = replace(layout, native=native or scale.dtype)
-    return Found(".weight", parts, layout)
+    return Found(".weight" if prefix else "", parts, layout)
 
 
 def _ao_kind(text: str) -> tuple[str, str, Tile | None]:

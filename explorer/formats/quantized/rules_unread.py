@@ -14,26 +14,32 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
-from typing import Final
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from explorer.formats.quantized.declaration import COMFY
 from explorer.formats.quantized.modules import (
     EXPONENT_TYPES,
     FP8_TYPES,
     Found,
+    LeftAloneError,
     Member,
     Module,
     RuleError,
     check_logical,
     check_type,
 )
+from explorer.formats.quantized.rules_floats import QUARK, QUARK_SCALE
 from explorer.quantization.huggingface.layout import CompanionLayout, Formula, Levels
 
 _TILE = 16
 _MOST_TEXT: Final = 65_536
 
-_OF_COMFY: Final = {"nvfp4": 2, "mxfp8": 1, "asym_w4a8_int8": 2, "convrot_w4a4": 2}
+_OF_COMFY: Final = {
+    **{"nvfp4": 2, "mxfp8": 1, "asym_w4a8_int8": 2, "convrot_w4a4": 2},
+    "convrot_int8": 1,  # of weights that are turned first
+}
 """Formats of ComfyUI whose scales lie in tiles or are more than one, and weights in a byte."""
 
 
@@ -43,14 +49,27 @@ def comfy(module: Module) -> Found | None:
         said = json.loads(module.small(module.need(".comfy_quant")))
     except ValueError:
         raise RuleError("its comfy_quant is no JSON") from None
-    name = said.get("format") if isinstance(said, dict) else None
-    return _of_comfy(module, name) if isinstance(name, str) and name in _OF_COMFY else None
+    return _of_comfy(module, _comfy_name(said))
+
+
+def _comfy_name(marker: object) -> str:
+    """Return the format that a marker names; "" if none."""
+    fields = marker if isinstance(marker, dict) else {}
+    name = fields.get("format")
+    if name == "int8_tensorwise" and fields.get("convrot") is True:
+        return "convrot_int8"
+    return name if isinstance(name, str) else ""
 
 
 def comfy_declared(module: Module) -> Found | None:
     """Return the same of a file whose metadata say that ComfyUI quantized it."""
     if module.declared.method != COMFY:
         return None
+    layers = module.declared.fields.get("layers")
+    if isinstance(layers, dict):
+        name = str(module.ask(lambda stem: _comfy_name(layers.get(stem))))
+        if name in _OF_COMFY:
+            return _of_comfy(module, name)
     weight, scale = module.get(".weight"), module.need(".weight_scale")
     if weight is not None and weight.dtype == "U8" and scale.dtype == "F8_E4M3":
         return _of_comfy(module, "nvfp4")
@@ -59,7 +78,9 @@ def comfy_declared(module: Module) -> Found | None:
     return None
 
 
-def _of_comfy(module: Module, name: str) -> Found:
+def _of_comfy(module: Module, name: str) -> Found | None:
+    if name not in _OF_COMFY:
+        return None
     codes = module.need(".weight")
     check_type(codes, "U8", "I8", *FP8_TYPES)
     if len(codes.shape) != 2:
@@ -67,6 +88,50 @@ def _of_comfy(module: Module, name: str) -> Found:
     shape = (codes.shape[0], codes.shape[1] * _OF_COMFY[name])
     names = ("weight_scale", "weight_scale_2", "weight_codebook", "weight_correction")
     return _found(module, f"comfy-{name}", codes, names, shape)
+
+
+def quark(module: Module) -> Found | None:
+    """Return a weight of AMD Quark in FP6 or 4-bit integers; FP4, FP8 and int8 are read."""
+    codes, scale = module.get(".weight"), module.get(".weight_scale") or module.get(QUARK_SCALE)
+    if module.declared.method != QUARK or codes is None or scale is None:
+        return None
+    if len(codes.shape) != 2 or 0 in codes.shape or codes.dtype not in {"U8", "I32"}:
+        return None
+    (rows, columns), other = codes.shape, ("weight_scale", QUARK_SCALE[1:], "weight_zero_point")
+    if codes.dtype == "I32":  # eight to a word, and turned where groups have scales
+        is_turned = len(scale.shape) == 2 and scale.shape[1] == 8 * columns
+        shape = (8 * columns, rows) if is_turned else (rows, 8 * columns)
+        return _found(module, "quark-int4", codes, other, shape)
+    if scale.dtype not in EXPONENT_TYPES:
+        raise LeftAloneError("integers in bytes")
+    is_fp6 = scale.shape == (rows, columns // 24) and columns % 24 == 0  # bytes of 32
+    shape = (rows, columns // 3 * 4)
+    return _found(module, "quark-mxfp6", codes, other, shape) if is_fp6 else None
+
+
+def sdnq(module: Module) -> Found | None:
+    """Return a weight of SDNQ: codes of all rows in one run of bytes, scales [rows, groups, 1]."""
+    codes, scale = module.get(".weight"), module.get(".scale")
+    if module.declared.method != "sdnq" or codes is None or scale is None or not scale.shape:
+        return None
+    rows, groups = scale.shape[0], math.prod(scale.shape[1:])
+    for bits in _widths_of_sdnq(module.declared.fields):
+        columns, rest = divmod(8 * codes.spec.nbytes, max(1, bits * rows))
+        if columns and groups and not rest and not columns % groups:
+            others = ("scale", "zero_point", "svd_up", "svd_down")
+            return _found(module, f"sdnq-{bits}", codes, others, (rows, columns))
+    raise RuleError(
+        f"its codes are {codes.spec.nbytes} bytes, and it does not say of how many bits"
+    )
+
+
+def _widths_of_sdnq(fields: Mapping[str, Any]) -> Iterator[int]:
+    """Yield the bits that a configuration names: of most weights, then of some modules."""
+    some = fields.get("modules_dtype_dict")
+    for name in (fields.get("weights_dtype"), *(some if isinstance(some, dict) else ())):
+        found = re.match(r"u?int([1-9][0-9]?)|float([1-9][0-9]?)", str(name))
+        if found is not None:
+            yield int(found[1] or found[2])
 
 
 def exl3(module: Module) -> Found | None:

@@ -9,7 +9,7 @@ knows where in the file an entry is wrong. Shards are read into a `SafetensorsFi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +24,7 @@ from explorer.formats.model import (
     ProblemLog,
     loaded_entry,
 )
-from explorer.formats.quantized.declaration import COMFY, COMFY_KEY, read_declaration
+from explorer.formats.quantized.declaration import COMFY_KEY, comfy_declaration, read_declaration
 from explorer.formats.quantized.grouping import may_hold_weights
 from explorer.formats.safetensors.groups import Assembly, Stored, StoredTensors, join_companions
 from explorer.formats.side_files import Config, read_config
@@ -473,8 +473,8 @@ def build_model(
             if key not in entries:
                 entries[key] = loaded_entry(key, "string", value, index)
     declared = read_declaration(files[0].source.path.parent, config.fields, log)
-    if not declared.method and any(COMFY_KEY in file.metadata for file in files):
-        declared = replace(declared, method=COMFY, origin=COMFY_KEY)
+    if not declared.method and COMFY_KEY in entries:
+        declared = comfy_declaration(str(entries[COMFY_KEY].value))
     stored = _stored_tensors(files)
     if declared.method or may_hold_weights(stored.names, stored.specs):
         metadata = {key: value for file in reversed(files) for key, value in file.metadata.items()}
