@@ -239,10 +239,10 @@ def test_a_model_that_sees_has_exact_weights_and_upper_ends_alone() -> None:
     assert any("at most" in note for note in seeing.notes)
     two = gpu(), gpu(number=1)
     shared = plan(h, Settings(tensor_parallel=2), two, profile="vllm").gpus[0].weights
-    assert shared == planned(LLAMA, *two, tensor_parallel=2).gpus[0].weights + (2 << 20)
+    assert shared == planned(LLAMA, *two, tensor_parallel=2).gpus[0].weights + (1 << 20)
 
 
-def test_qwen_vl_has_a_longer_rotary_table_and_divides_its_encoder() -> None:
+def test_qwen_vl_has_a_longer_rotary_table_and_a_divided_encoder() -> None:
     """As `qwen2_5_vl.py`, `qwen3_vl.py` and `mrope.py` of vLLM 0.33 have them."""
     own, kind, two = folder_of(LLAMA), TENSOR_TYPES["BF16"], (gpu(), gpu(number=1))
     tower = {"attn.qkv": (192, 64), "attn.proj": (64, 64), "norm1": (64,)}
@@ -260,10 +260,12 @@ def test_qwen_vl_has_a_longer_rotary_table_and_divides_its_encoder() -> None:
             for gpus in (1, 2)
         ]
     table, features = 131_072 * 128 * 2, 3 * 2048 * 4096 * 2
-    halves = 2 * 256 * 64 // 2  # of the encoder, what each of two GPUs has not
     plain = weights["llama"]
-    assert weights["qwen2_5_vl"] == [plain[0] + 3 * table, plain[1] + 3 * table - halves]
-    assert weights["qwen3_vl_text"] == [plain[0] + features, plain[1] + features - halves]
+    halves = 2 * 256 * 64 // 2  # of the encoder, what each of two GPUs has not
+    two_gpus = planned(LLAMA, *two, tensor_parallel=2).gpus[0].weights
+    assert plain[1] - two_gpus == plain[0] - planned(LLAMA, *two).gpus[0].weights - halves
+    assert weights["qwen2_5_vl"] == [one + 3 * table for one in plain]
+    assert weights["qwen3_vl_text"] == [one + features for one in plain]
 
 
 def test_what_a_published_config_leaves_out_is_what_transformers_takes() -> None:

@@ -39,7 +39,6 @@ class Architecture:
         everywhere: Whether each pipeline stage holds embedding, last norm and output.
         rope_times: How often a table of rotary positions with sections has those of a text: the
             index of a long video goes beyond.
-        divided_tower: Whether tensor parallelism divides the vision encoder, too.
     """
 
     window: str = "sliding_window"
@@ -52,14 +51,13 @@ class Architecture:
     inputs_first: bool = False
     everywhere: bool = False
     rope_times: int = 1
-    divided_tower: bool = False
 
 
 _PLAIN: Final = Architecture()
 _EVERYWHERE: Final = Architecture(everywhere=True)
 _GEMMA: Final = Architecture(normalizer=True, everywhere=True)
-_DELTA: Final = Architecture(state=State.GATED_DELTA, float32=("A_log",), divided_tower=True)
-_QWEN2_VL: Final = Architecture(rope_times=4, divided_tower=True)
+_DELTA: Final = Architecture(state=State.GATED_DELTA, float32=("A_log",))
+_QWEN2_VL: Final = Architecture(rope_times=4)
 _BIAS: Final = ("e_score_correction_bias",)
 _MAMBA: Final = Architecture(state=State.MAMBA2, float32=("A_log",), everywhere=True)
 
@@ -76,8 +74,8 @@ ARCHITECTURES: Final[Mapping[str, Architecture]] = MappingProxyType(
         "qwen2_5_vl_text": _QWEN2_VL,
         "qwen3": _PLAIN,
         "qwen3_moe": _EVERYWHERE,
-        "qwen3_vl_text": Architecture(divided_tower=True),
-        "qwen3_vl_moe_text": Architecture(inputs_first=True, everywhere=True, divided_tower=True),
+        "qwen3_vl_text": _PLAIN,
+        "qwen3_vl_moe_text": Architecture(inputs_first=True, everywhere=True),
         "phi3": _PLAIN,
         "granite": _PLAIN,
         "granitemoe": _EVERYWHERE,

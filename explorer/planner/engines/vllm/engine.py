@@ -452,8 +452,7 @@ class _Outcome(FolderDetails):
         """Yield what a reader should know."""
         yield from self.folder.doubts()
         if self.folder.has_towers:
-            whole = "" if architecture_of(self.folder).divided_tower else ", whole on each GPU"
-            yield f"what vLLM takes for {TOWERS} is not known, but its weights{whole}"
+            yield f"what vLLM takes for {TOWERS} is not known, but its weights"
         if all(device.compute is None for device in self.devices):
             shown = ".".join(map(str, budget.ASSUMED_COMPUTE))
             yield f"the GPU's compute capability is not known: planned as {shown}"

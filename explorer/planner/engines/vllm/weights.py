@@ -52,8 +52,8 @@ _SPLITS: Final[Mapping[str, Split]] = MappingProxyType(
         **dict.fromkeys(("in_proj_z", "in_proj_b", "in_proj_a"), Split.OUTPUTS),
         **dict.fromkeys(("A_log", "D", "dt_bias"), Split.OUTPUTS),
         **dict.fromkeys(("mamba.norm", "mixer.norm"), Split.OUTPUTS),
-        **dict.fromkeys(("attn.qkv", "fc1", "linear_fc1", "mlp.0"), Split.OUTPUTS),  # of Qwen's
-        **dict.fromkeys(("attn.proj", "fc2", "linear_fc2", "mlp.2"), Split.INPUTS),  # encoders
+        **dict.fromkeys(("attn.qkv", "fc1", "linear_fc1", "mlp.0"), Split.OUTPUTS),  # of encoders
+        **dict.fromkeys(("attn.proj", "fc2", "linear_fc2", "mlp.2"), Split.INPUTS),
         **dict.fromkeys(("mamba.in_proj", "mixer.in_proj"), Split.MAMBA_INPUT),
         **dict.fromkeys(("mamba.conv1d", "mixer.conv1d"), Split.MAMBA_CONV),
     }
@@ -277,9 +277,6 @@ class _Division:
 
     def _bytes(self, kind: StoredKind) -> int:
         """Return the bytes of a tensor on one GPU."""
-        is_tower = kind.layer is None and kind.role.startswith(_TOWERS)
-        if is_tower and not self.architecture.divided_tower:
-            return kind.nbytes
         module, suffix = _named(kind.role)
         if self.format is Format.MXFP4 and _EXPERTS in kind.role:
             return self._mxfp4(kind)
@@ -292,6 +289,10 @@ class _Division:
             axes = _COLUMNS
         outputs, inputs = (None if axis is None else axis + lead for axis in axes)
         split = self._split(module)
+        if kind.layer is None and kind.role.startswith(_TOWERS):  # with heads of its own
+            split = Split.OUTPUTS if split in {Split.KV_HEADS, Split.QKV_HEADS} else split
+            if any(length % self.tp for length in shape if length > 1):
+                split = Split.WHOLE
         axis = inputs if split is Split.INPUTS else outputs
         if split is Split.WHOLE or axis is None or axis >= len(shape) or shape[axis] == 1:
             return round(prod(shape) * size)
@@ -429,7 +430,7 @@ class _Division:
         """Return the bytes kept for what middle layers of the encoder add to a step (deepstack)."""
         vision = self.folder.config.get("vision_config")
         levels = vision.get("deepstack_visual_indexes") if isinstance(vision, Mapping) else None
-        if not isinstance(levels, list) or not self.architecture.divided_tower:
+        if not isinstance(levels, list):
             return 0
         width = self.folder.number("hidden_size")
         return len(levels) * self.run.batched_tokens * width * _WIDE
