@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
@@ -80,56 +79,43 @@ def label_with(window: MainWindow, text: str) -> Callable[[], bool]:
     )
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_raw_tells_it_below_the_bytes(
-    qtbot: QtBot, window: MainWindow, path: Path, change: Change
-) -> None:
-    told = change(path)
+def look_at_the_bytes(window: MainWindow) -> None:
     window.panels.setCurrentWidget(window.panels.raw)
     window.panels.raw.widget.reveal_tensor(0)
-    qtbot.waitUntil(window.panels.raw.widget.message.isVisible)
-    assert told in window.panels.raw.widget.message.text()
-    assert window.panels.tensors.widget.model.rowCount() == 1  # what is in memory stays
-    the_other_model_works(qtbot, window)
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_the_vocabulary_tells_it_in_its_place(
-    qtbot: QtBot, window: MainWindow, path: Path, change: Change
-) -> None:
-    told = change(path)
+def look_at_the_vocabulary(window: MainWindow) -> None:
     window.panels.setCurrentWidget(window.panels.vocabulary)
-    qtbot.waitUntil(label_with(window, told))
-    assert window.panels.vocabulary.widget.model.rowCount() == 0
-    the_other_model_works(qtbot, window)
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_metadata_value_tells_it_in_its_place(
-    qtbot: QtBot, window: MainWindow, path: Path, change: Change
-) -> None:
-    told = change(path)
+def look_at_a_value(window: MainWindow) -> None:
     assert window.current is not None
     window.reveal_key(window.current, 2)
-    qtbot.waitUntil(label_with(window, told))
-    window.reveal_key(window.current, 0)  # is in memory
-    qtbot.waitUntil(lambda: window.panels.metadata.widget.value.text.text.toPlainText() == "llama")
-    the_other_model_works(qtbot, window)
+
+
+def search_for_bytes(window: MainWindow) -> None:
+    window.panels.setCurrentWidget(window.panels.raw)
+    window.panels.raw.widget.search.edit.setText("ff ff ff ff")
+    window.panels.raw.widget.find_next()
+
+
+LOOKS = [look_at_the_bytes, look_at_the_vocabulary, look_at_a_value, search_for_bytes]
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_search_for_bytes_tells_it(
-    qtbot: QtBot, window: MainWindow, path: Path, change: Change
+@pytest.mark.parametrize("look", LOOKS)
+def test_what_reads_tells_it_in_its_place(
+    qtbot: QtBot, window: MainWindow, path: Path, look: Callable[[MainWindow], None], change: Change
 ) -> None:
-    window.panels.setCurrentWidget(window.panels.raw)
-    qtbot.waitUntil(lambda: window.panels.raw.widget.hex.bytes_at(0, 4) == b"GGUF")
-    wait_idle(qtbot, window)
     told = change(path)
-    qtbot.keyClicks(window.panels.raw.widget.search.edit, "ff ff ff ff")
-    qtbot.keyClick(window.panels.raw.widget.search.edit, Qt.Key.Key_Return)
-    qtbot.waitUntil(lambda: told in window.panels.raw.widget.message.text())
-    assert not window.panels.raw.widget.search.busy
-    wait_idle(qtbot, window)
+    look(window)
+    qtbot.waitUntil(label_with(window, told))
+    assert window.panels.tensors.widget.model.rowCount() == 1  # what is in memory stays
+    assert window.current is not None
+    window.reveal_key(window.current, 0)
+    window.panels.setCurrentWidget(window.panels.metadata)
+    qtbot.waitUntil(lambda: window.panels.metadata.widget.value.text.text.toPlainText() == "llama")
+    the_other_model_works(qtbot, window)
 
 
 def test_a_deleted_file_can_be_read_while_it_is_still_open(

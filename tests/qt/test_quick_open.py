@@ -188,10 +188,36 @@ def found(query: str, *texts: str) -> list[str]:
     return [texts[entry.position] for entry in result.entries]
 
 
-def test_every_word_must_occur_whatever_its_case() -> None:
-    texts = ("blk.1.attn_q.weight", "blk.10.attn_q.weight", "blk.1.ffn")
-    assert found("Q.weight BLK.1", *texts) == ["blk.1.attn_q.weight", "blk.10.attn_q.weight"]
-    assert found("nothing", *texts) == []
+LAYERS = ("blk.10.attn_k.weight", "blk.0.attn_norm.weight", "blk.20.attn_v.weight", "blk.0.ffn")
+WHOLE = ("Output", "output.9", "output.10", "the output", "outputs", "reoutput")
+SIGNS = ("a.b_c", "a_b.c", "xa.b_c")
+SCRIPTS = ("two\nlines", "größe 1", "日本 語", "", "\udcff")
+
+
+@pytest.mark.parametrize(
+    ("query", "names", "expected"),
+    [
+        # every word must occur, whatever its case; a whole word ranks before a part of one
+        ("Q.weight BLK.1", ("blk.10.attn_q.weight", "blk.1.attn_q.weight", "blk.1.ffn"), (1, 0)),
+        ("attn 0", LAYERS, (1, 0, 2)),
+        ("0 attn_k", LAYERS, (0,)),
+        ("nothing", LAYERS, ()),
+        # whole words, then starts, then natural order
+        ("output", WHOLE[::-1], (5, 4, 3, 2, 1, 0)),
+        # signs are looked for as they are
+        ("a.b", SIGNS, (0, 2)),
+        ("_", SIGNS, (0, 1, 2)),
+        ("::", SIGNS, ()),
+        # line ends and other scripts
+        ("lines", SCRIPTS, (0,)),
+        ("größe", SCRIPTS, (1,)),
+        ("語", SCRIPTS, (2,)),
+        ("x", (), ()),
+        ("", (), ()),
+    ],
+)
+def test_what_is_found_first(query: str, names: tuple[str, ...], expected: tuple[int, ...]) -> None:
+    assert found(query, *names) == [names[place] for place in expected]
 
 
 def test_no_words_give_the_first_entries_and_never_too_many() -> None:
@@ -217,11 +243,6 @@ def test_a_tensor_is_found_with_its_model(small: Document, demo: Document) -> No
     names = small.model.tensors.columns.names
     assert (names[entry.position], entry.text) == ("blk.10.attn_norm.weight",) * 2
     assert entry.document is small
-
-
-def test_the_exact_layer_ranks_first_in_natural_order(small: Document) -> None:
-    texts = [entry.text for entry in search(search_sources([small], []), "attn 1").entries]
-    assert texts == [f"blk.{layer}.attn_norm.weight" for layer in (1, 10, 11)]
 
 
 def test_equals_of_several_sources_are_in_the_order_of_the_sources() -> None:
@@ -294,40 +315,6 @@ def test_a_layer_is_found_by_its_number(small: Document) -> None:
     assert (entry.kind, entry.text) == (ResultKind.LAYER, "Layer 1")
     assert small.arrays.layers[entry.position] == 1
     assert [other.text for other in others] == ["Layer 10", "Layer 11"]
-
-
-def test_an_exact_layer_number_ranks_before_a_digit_of_another() -> None:
-    names = [
-        "blk.10.attn_k.weight", "blk.0.attn_norm.weight", "blk.20.attn_v.weight", "blk.0.ffn.weight"
-    ]  # fmt: skip
-    assert found("attn 0", *names) == [names[1], names[0], names[2]]
-    assert found("0 attn_k", *names) == [names[0]]
-
-
-def test_whole_words_then_starts_then_natural_order() -> None:
-    names = ["reoutput", "outputs", "the output", "output.10", "output.9", "Output"]
-    assert found("output", *names) == [
-        "Output", "output.9", "output.10", "the output", "outputs", "reoutput",
-    ]  # fmt: skip
-
-
-def test_a_word_may_hold_signs_and_is_looked_for_as_it_is() -> None:
-    names = ["a.b_c", "a_b.c", "xa.b_c"]
-    assert found("a.b", *names) == ["a.b_c", "xa.b_c"]
-    assert found("_", *names) == ["a.b_c", "a_b.c", "xa.b_c"]
-    assert found("::", *names) == []
-
-
-def test_line_ends_and_other_scripts_in_names() -> None:
-    names = ["two\nlines", "größe 1", "日本 語", "", "\udcff"]
-    assert found("lines", *names) == ["two\nlines"]
-    assert found("größe", *names) == ["größe 1"]
-    assert found("語", *names) == ["日本 語"]
-    assert len(found("", *names)) == 5
-
-
-def test_no_names_are_fine() -> None:
-    assert found("x") == found("") == []
 
 
 @given(

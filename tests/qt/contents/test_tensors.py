@@ -10,7 +10,6 @@ from explorer.qt.contents.tables import tensor_totals
 from explorer.qt.document import Document
 from explorer.qt.main_window import MainWindow
 from explorer.qt.widgets.table_model import ItemRole, TableModel
-from tests.helpers.window import wait_idle
 
 
 def test_typing_filters_escape_clears_and_down_enters(qtbot: QtBot, window: MainWindow) -> None:
@@ -41,18 +40,6 @@ def test_no_match_and_a_wrong_term_are_told(qtbot: QtBot, window: MainWindow) ->
     qtbot.keyClicks(view.bar.edit, "layer:x")
     assert view.model.rowCount() == 22
     assert view.bar.status.text() != "22 of 22"
-
-
-def test_enter_shows_the_weights_and_a_key_the_bytes(qtbot: QtBot, window: MainWindow) -> None:
-    window.panels.setCurrentWidget(window.panels.tensors)
-    window.panels.tensors.widget.table.select_row(3)
-    qtbot.keyClick(window.panels.tensors.widget.table, Qt.Key.Key_Return)
-    assert window.panels.currentWidget() is window.panels.weights
-    assert list(window.panels.selection.rows) == [3]
-    wait_idle(qtbot, window)
-    window.actions_.pages["raw"].trigger()
-    assert window.current is not None
-    assert window.panels.raw.widget.hex.cursor_offset == window.current.model.tensors.rows[3].offset
 
 
 BUILTIN = {str, int, float, bool, type(None)}

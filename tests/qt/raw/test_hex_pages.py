@@ -8,7 +8,7 @@ from pytestqt.qtbot import QtBot
 from explorer.qt.raw.hex_pages import PAGE_BYTES
 from explorer.qt.raw.hex_view import HexView, build_menu
 from explorer.sources import MemorySource
-from tests.helpers.raw_views import delete, show_source
+from tests.helpers.raw_views import show_source
 from tests.helpers.services import RecordingServices
 from tests.helpers.slow_sources import BrokenSource, HugeSource, WaitingSource
 
@@ -93,15 +93,3 @@ def test_reads_again_after_the_job_was_cancelled_elsewhere(
     assert view.bytes_at(0, 1) is None
     view.viewport().update()
     qtbot.waitUntil(lambda: view.bytes_at(0, 1) == b"\x01")
-
-
-def test_can_be_deleted_while_it_reads(qtbot: QtBot, app: RecordingServices) -> None:
-    source = WaitingSource(bytes(100))
-    view = HexView(app)
-    view.resize(500, 300)
-    view.show()
-    view.set_source(source)
-    qtbot.waitUntil(source.reading.is_set)
-    delete(qtbot, view)
-    source.go_on.set()
-    qtbot.waitUntil(lambda: not app.runner.jobs)

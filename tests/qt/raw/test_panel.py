@@ -12,7 +12,7 @@ from explorer.formats import open_model
 from explorer.qt.raw.panel import RawView
 from tests.helpers.raw_views import Activations, delete, go_to, settled, show_model
 from tests.helpers.services import RecordingServices
-from tests.helpers.slow_sources import BrokenSource, WaitingSource
+from tests.helpers.slow_sources import WaitingSource
 from tests.helpers.small_gguf import SmallGguf, example, model_from
 
 KEY = Qt.Key
@@ -172,16 +172,6 @@ def test_chooses_between_shards(qtbot: QtBot, view: RawView) -> None:
     assert activations.places == []
     view.show_model(model_from(first.write()))
     assert not view.files.isVisible()
-
-
-def test_unreadable_bytes_are_reported(qtbot: QtBot, view: RawView) -> None:
-    content = SmallGguf(data=bytes(100)).write()
-    source = BrokenSource(content, broken_from=len(content))
-    model = model_from(source)
-    source.broken_from = 0
-    view.show_model(model)
-    qtbot.waitUntil(lambda: "gone" in view.message.text())
-    assert view.message.isVisible()
 
 
 @pytest.mark.parametrize("busy", ["structure", "bytes", "search"])

@@ -10,7 +10,7 @@ from pytestqt.qtbot import QtBot
 from explorer.qt.raw.panel import RawView
 from tests.helpers.raw_views import Activations, find, show_model
 from tests.helpers.services import RecordingServices
-from tests.helpers.slow_sources import BrokenSource, WaitingSource
+from tests.helpers.slow_sources import WaitingSource
 from tests.helpers.small_gguf import SmallGguf, example, model_from
 
 KEY = Qt.Key
@@ -117,13 +117,3 @@ def test_a_search_cancelled_elsewhere_is_over(
     assert not any(
         b.isVisible() for b in view.search.findChildren(QToolButton) if b.text() == "Stop"
     )
-
-
-def test_a_search_that_cannot_read_says_so(qtbot: QtBot, view: RawView) -> None:
-    content = SmallGguf(data=bytes(100)).write()
-    source = BrokenSource(content, broken_from=len(content))
-    show_model(qtbot, view, model_from(source))
-    source.broken_from = 0
-    find(qtbot, view, "absent", "text")
-    assert view.message.text().startswith("The search failed: broken.gguf: cannot be read")
-    assert view.message.textFormat() == Qt.TextFormat.PlainText
