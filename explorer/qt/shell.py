@@ -524,14 +524,6 @@ class _Menus(QMenuBar):
 
     # Qt
 
-    def sizeHint(self) -> QSize:
-        """Return the room of all titles; Qt counts the first alone where texts begin right."""
-        hint, areas = super().sizeHint(), [self.actionGeometry(one) for one in self.actions()]
-        if areas:
-            wide = max(area.right() for area in areas) - min(area.left() for area in areas)
-            hint.setWidth(max(hint.width(), wide + 2 * Space.NEAR))
-        return hint
-
     def paintEvent(self, event: QPaintEvent) -> None:
         ink, painter = ink_of(self.palette()), QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)

@@ -247,9 +247,6 @@ class Node:
             case LibraryColumn.QUANTIZATION if self.quantization:
                 first = self.quantization.partition(",")[0]
                 return CellParts(self.quantization, swatch=type_swatch(first))
-            case LibraryColumn.BYTES | LibraryColumn.PARAMETERS:
-                number, _, unit = self.cells[column].rpartition(" ")
-                return CellParts(number, unit) if number else None
             case LibraryColumn.FITS if self.cells[column]:
                 return _fit_parts(self.cells[column], self._shared_fit())
             case LibraryColumn.MODIFIED | LibraryColumn.USED if self.cells[column]:

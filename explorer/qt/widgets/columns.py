@@ -127,7 +127,6 @@ class ColumnLayout(QObject):
         if header.count() != count:  # a state of more columns gives the header more
             header.restoreState(before)
             return False
-        header.setStretchLastSection(False)  # as older versions left it
         self._needed = tuple(self._widths())
         self.fill()
         return True
