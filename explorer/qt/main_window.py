@@ -41,7 +41,7 @@ from explorer.qt.document import Document, load_document
 from explorer.qt.freed_memory import give_back
 from explorer.qt.help.menu import Help
 from explorer.qt.jobs import Job, JobRunner
-from explorer.qt.panels import Panels, ask_machine, downloads, open_selected
+from explorer.qt.panels import Panels
 from explorer.qt.references import ImportanceMatrix
 from explorer.qt.selection import Selection, key_position
 from explorer.qt.services import Services
@@ -78,122 +78,6 @@ _MODELS: Final = "models"  # of the dialogs that ask for one
 
 
 _WRITE_AFTER_MS = 3_000  # so soon after a change it is on the disk
-
-
-def show_in_folder(window: MainWindow, path: Path) -> None:
-    """Show a file in the file manager."""
-    from explorer.qt.library import commands  # noqa: PLC0415 - rarely needed
-
-    commands.show_in_folder(window.panels.app, path)
-
-
-def show_refusal(
-    window: MainWindow, error: ExplorerError, on_open: Callable[[Document, bool], None]
-) -> None:
-    """Say why a model cannot be opened; ask which of several to open, or whether to go on."""
-    if isinstance(error, ManyRequestsError) and agrees_to_requests(error, window):
-        assert error.path is not None
-        window.open_one(error.path, on_open)
-        return
-    if not isinstance(error, SeveralModelsError):
-        if not isinstance(error, ManyRequestsError):  # it was asked about
-            window.show_error(error)
-        return
-    from explorer.qt.library.commands import VersionsDialog  # noqa: PLC0415 - late
-
-    def open_all(paths: Sequence[Path]) -> None:
-        for path in paths:
-            window.open_one(path, on_open)
-
-    def list_folder() -> None:
-        window.panels.setCurrentWidget(window.panels.library)
-        if error.path is not None:
-            window.panels.library.widget.commands.add_folder(error.path)
-
-    of_folder = not is_address(error.path)
-    dialog = VersionsDialog(error, window.panels.machine, window, of_folder=of_folder)
-    dialog.chosen.connect(open_all)
-    dialog.folder_wanted.connect(list_folder)
-    dialog.open()
-
-
-def show_quants(window: MainWindow, path: Path) -> None:
-    """Look which quants of a model are downloaded, and say which to take."""
-    from explorer.present.quants import address_of, quants_of, stem_of  # noqa: PLC0415 - rarely needed
-    from explorer.qt.library.commands import VersionsDialog  # noqa: PLC0415 - as above
-    from explorer.stores import StoreKind  # noqa: PLC0415 - as above
-
-    find = downloads(window.panels)
-
-    def work(job: Job) -> tuple[SeveralModelsError, Address | None]:
-        listed = find(job.check)
-        choices = quants_of(path, [entry for entry, _ in listed])
-        own = next(((one, program) for one, program in listed if one.path == path), None)
-        name = path.name if own is None else own[0].name
-        of_ollama = own is not None and own[1] == StoreKind.OLLAMA.program
-        address = address_of(path, name, of_ollama=of_ollama)
-        return SeveralModelsError("", Path(stem_of(name) or name), choices), address
-
-    def show(found: tuple[SeveralModelsError, Address | None]) -> None:
-        error, more = found
-        dialog = VersionsDialog(error, window.panels.machine, window, more)
-        dialog.chosen.connect(window.open_paths)
-        dialog.open()
-
-    if is_address(path) and (place := address_of(path, "")) is not None:
-        window.open_paths([place])
-        return
-    window.runner.run("Looking for quants", work, show, window.show_error)
-
-
-def compare_paths(window: MainWindow, paths: Sequence[Path]) -> None:
-    """Open two models and show what they differ in, from the first to the second."""
-    first, second = paths
-
-    def go_on(document: Document, _last: bool) -> None:
-        window.reveal_model(document)
-        window.open_reference(second)
-
-    window.panels.show_page("compare")
-    window.open_one(first, go_on)
-
-
-def show_search(window: MainWindow) -> None:
-    """Open the search over what is open and downloaded, and over pages and commands."""
-    from explorer.qt import quick_open  # noqa: PLC0415 - not needed for the first paint
-
-    def answer(page: str) -> None:
-        if page == MACHINE:
-            window.actions_.change_machine.trigger()
-        elif page == FILES:
-            window.panels.show_page("library")
-            library = window.panels.library.widget
-            library.lists.setCurrentWidget(library.blobs)
-        elif page == QUANTS:
-            current = window.current
-            window.panels.show_page("library" if current is None else "overview")
-            if current is not None:
-                show_quants(window, current.path)
-        else:
-            window.panels.show_page(page)
-
-    kind, titles = quick_open.ResultKind, FULL_TITLES
-    names = {title: name for name, title in titles.items()}
-    reveal = {kind.KEY: window.reveal_key, kind.TENSOR: window.reveal_tensor}
-    reveal[kind.LAYER] = window.reveal_layer
-    reveal[kind.MODEL] = lambda document, _: window.reveal_model(document)
-    of_tensors = [titles[name] for name in OF_TENSORS]
-    context = quick_open.SearchContext(
-        window.actions_.menus,
-        window.settings.recent,
-        downloads(window.panels),
-        lambda path: window.open_paths([path]),
-        {kind.TENSOR: of_tensors, kind.MODEL: [*titles.values()][1:]},
-        lambda title: window.panels.show_page(names[title]),
-        answer,
-        window.current,
-    )
-    quick_open.show_quick_open(window, window.documents, window.runner, reveal, context)
 
 
 class SessionKeeper(QtCore.QObject):
@@ -317,10 +201,42 @@ class WindowServices(Services):
         self._window.open_reference(path)
 
     def compare(self, paths: Sequence[Path]) -> None:
-        compare_paths(self._window, paths)
+        first, second = paths
+
+        def go_on(document: Document, _last: bool) -> None:
+            self._window.reveal_model(document)
+            self._window.open_reference(second)
+
+        self.go("compare")
+        self._window.open_one(first, go_on)
 
     def choose_quant(self, path: Path) -> None:
-        show_quants(self._window, path)
+        from explorer.present.quants import address_of, quants_of, stem_of  # noqa: PLC0415 - rarely needed
+        from explorer.qt.library.commands import VersionsDialog  # noqa: PLC0415 - as above
+        from explorer.stores import StoreKind  # noqa: PLC0415 - as above
+
+        window = self._window
+        find = window.panels.downloads()
+
+        def work(job: Job) -> tuple[SeveralModelsError, Address | None]:
+            listed = find(job.check)
+            choices = quants_of(path, [entry for entry, _ in listed])
+            own = next(((one, program) for one, program in listed if one.path == path), None)
+            name = path.name if own is None else own[0].name
+            of_ollama = own is not None and own[1] == StoreKind.OLLAMA.program
+            address = address_of(path, name, of_ollama=of_ollama)
+            return SeveralModelsError("", Path(stem_of(name) or name), choices), address
+
+        def show(found: tuple[SeveralModelsError, Address | None]) -> None:
+            error, more = found
+            dialog = VersionsDialog(error, window.panels.machine, window, more)
+            dialog.chosen.connect(window.open_paths)
+            dialog.open()
+
+        if is_address(path) and (place := address_of(path, "")) is not None:
+            window.open_paths([place])
+            return
+        window.runner.run("Looking for quants", work, show, window.show_error)
 
     def open_tensors(self, *rows: int) -> None:
         self._window.panels.open_tensors(*rows)
@@ -394,13 +310,12 @@ class MainWindow(QtWidgets.QMainWindow):
         fill_menu_bar(self.top.menus, self.actions_, recent)
         self.help = Help(self, self.actions_, self.panels, self.settings)
         self.top.fill_menus(self.actions_, self.panels, self.ask_reference)
-        show = partial(show_in_folder, self)
         self.add_navigation = partial(  # asked for by every context menu
-            add_navigation, self.panels, self.actions_, show
+            add_navigation, self.panels, self.actions_, self._show_in_folder
         )
 
     def _connect(self) -> None:
-        _connect_commands(self)
+        self._connect_commands()
         self.runner.crashed.connect(self.crashes.note)
         self.crashes.happened.connect(self.message_bar.show_error)
         self.open_models.model_chosen.connect(self.show_document)
@@ -410,7 +325,43 @@ class MainWindow(QtWidgets.QMainWindow):
         self.open_models.close_requested.connect(self.close_document)
         selection = self.panels.selection
         selection.changed.connect(partial(self.open_models.follow, selection))
-        self.bottom.notice.folder_wanted.connect(partial(show_in_folder, self))
+        self.bottom.notice.folder_wanted.connect(self._show_in_folder)
+
+    def _connect_commands(self) -> None:
+        """Let the commands of the menus do what they say."""
+        actions = self.actions_
+        self.open_models.opened.connect(self.panels.open_selected)
+        actions.open_files.triggered.connect(lambda: self.open_paths(ask_models(self)))
+        actions.open_folder.triggered.connect(lambda: self.open_paths(ask_model_folder(self)))
+        actions.open_address.triggered.connect(lambda: self.open_paths(ask_address(self)))
+        actions.paste.triggered.connect(lambda: self.open_paths(copied_places()))
+        actions.offline.setChecked(self.addresses.offline)
+        actions.offline.toggled.connect(self.addresses.set_offline)
+        if why := forbidden_by():  # whatever the setting is
+            actions.offline.setEnabled(False)
+            actions.offline.setToolTip(plain_text(why))
+            actions.offline.setStatusTip(plain_text(why))
+        actions.open_demo.triggered.connect(self.show_demo)
+        actions.compare_model.triggered.connect(lambda: self.panels.show_page("compare"))
+        actions.compare_model.triggered.connect(self.ask_reference)
+        actions.compare_log.triggered.connect(self.panels.ask_log)
+        actions.close_model.triggered.connect(self._close_current)
+        actions.quit.triggered.connect(self.close)
+        actions.find.triggered.connect(self._focus_search)
+        actions.go_to.triggered.connect(self.show_quick_open)
+        actions.copy_path.triggered.connect(self._copy_path)
+        actions.copy_download.triggered.connect(self._copy_download)
+        actions.reset_layout.triggered.connect(self._reset_layout)
+        actions.change_machine.triggered.connect(self.panels.ask_machine)
+        for button in (self.bottom.machine, self.shell.head.machine):
+            button.clicked.connect(actions.change_machine.trigger)
+        actions.show_tree.setChecked(True)
+        actions.show_tree.toggled.connect(self.shell.show_tree)
+        self.shell.tree_wanted.connect(actions.show_tree.setChecked)
+        for name, action in actions.groups.items():
+            action.triggered.connect(partial(self.panels.show_group, name))
+        for name, action in actions.pages.items():
+            action.triggered.connect(partial(self.panels.show_page, name))
 
     # Opening and closing
 
@@ -470,9 +421,38 @@ class MainWindow(QtWidgets.QMainWindow):
                 f"Opening {plain_text(path.name)}",
                 lambda job: load_document(path, job),
                 lambda document: on_open(document, self._add_document(document, ticket)),
-                lambda error: show_refusal(self, error, on_open),
+                lambda error: self._show_refusal(error, on_open),
             )
             job.finished.connect(lambda: self.loading.pop(path))
+
+    def _show_refusal(
+        self, error: ExplorerError, on_open: Callable[[Document, bool], None]
+    ) -> None:
+        """Say why a model cannot be opened; ask which of several to open, or whether to go on."""
+        if isinstance(error, ManyRequestsError) and agrees_to_requests(error, self):
+            assert error.path is not None
+            self.open_one(error.path, on_open)
+            return
+        if not isinstance(error, SeveralModelsError):
+            if not isinstance(error, ManyRequestsError):  # it was asked about
+                self.show_error(error)
+            return
+        from explorer.qt.library.commands import VersionsDialog  # noqa: PLC0415 - late
+
+        def open_all(paths: Sequence[Path]) -> None:
+            for path in paths:
+                self.open_one(path, on_open)
+
+        def list_folder() -> None:
+            self.panels.setCurrentWidget(self.panels.library)
+            if error.path is not None:
+                self.panels.library.widget.commands.add_folder(error.path)
+
+        of_folder = not is_address(error.path)
+        dialog = VersionsDialog(error, self.panels.machine, self, of_folder=of_folder)
+        dialog.chosen.connect(open_all)
+        dialog.folder_wanted.connect(list_folder)
+        dialog.open()
 
     def _add_document(self, document: Document, ticket: int) -> bool:
         """List a model in the order of asking; return whether it is the last."""
@@ -563,8 +543,41 @@ class MainWindow(QtWidgets.QMainWindow):
     # Commands
 
     def show_quick_open(self) -> None:
-        """Open the search over everything."""
-        show_search(self)
+        """Open the search over what is open and downloaded, and over pages and commands."""
+        from explorer.qt import quick_open  # noqa: PLC0415 - not needed for the first paint
+
+        def answer(page: str) -> None:
+            if page == MACHINE:
+                self.actions_.change_machine.trigger()
+            elif page == FILES:
+                self.panels.show_page("library")
+                library = self.panels.library.widget
+                library.lists.setCurrentWidget(library.blobs)
+            elif page == QUANTS:
+                current = self.current
+                self.panels.show_page("library" if current is None else "overview")
+                if current is not None:
+                    self.panels.app.choose_quant(current.path)
+            else:
+                self.panels.show_page(page)
+
+        kind, titles = quick_open.ResultKind, FULL_TITLES
+        names = {title: name for name, title in titles.items()}
+        reveal = {kind.KEY: self.reveal_key, kind.TENSOR: self.reveal_tensor}
+        reveal[kind.LAYER] = self.reveal_layer
+        reveal[kind.MODEL] = lambda document, _: self.reveal_model(document)
+        of_tensors = [titles[name] for name in OF_TENSORS]
+        context = quick_open.SearchContext(
+            self.actions_.menus,
+            self.settings.recent,
+            self.panels.downloads(),
+            lambda path: self.open_paths([path]),
+            {kind.TENSOR: of_tensors, kind.MODEL: [*titles.values()][1:]},
+            lambda title: self.panels.show_page(names[title]),
+            answer,
+            self.current,
+        )
+        quick_open.show_quick_open(self, self.documents, self.runner, reveal, context)
 
     def ask_reference(self, *, as_original: bool = False) -> None:
         """Ask for a model to compare the current one with, and open it."""
@@ -580,6 +593,11 @@ class MainWindow(QtWidgets.QMainWindow):
     def _close_current(self) -> None:
         if self.current is not None:
             self.close_document(self.current)
+
+    def _show_in_folder(self, path: Path) -> None:
+        from explorer.qt.library.commands import show_in_folder  # noqa: PLC0415 - rarely needed
+
+        show_in_folder(self.panels.app, path)
 
     def _copy_path(self) -> None:
         if self.current is not None:
@@ -634,43 +652,6 @@ class MainWindow(QtWidgets.QMainWindow):
                 document.model.close()
             gc.unfreeze()
             super().closeEvent(event)
-
-
-def _connect_commands(window: MainWindow) -> None:
-    """Let the commands of the menus do what they say."""
-    actions = window.actions_
-    window.open_models.opened.connect(partial(open_selected, window.panels))
-    actions.open_files.triggered.connect(lambda: window.open_paths(ask_models(window)))
-    actions.open_folder.triggered.connect(lambda: window.open_paths(ask_model_folder(window)))
-    actions.open_address.triggered.connect(lambda: window.open_paths(ask_address(window)))
-    actions.paste.triggered.connect(lambda: window.open_paths(copied_places()))
-    actions.offline.setChecked(window.addresses.offline)
-    actions.offline.toggled.connect(window.addresses.set_offline)
-    if why := forbidden_by():  # whatever the setting is
-        actions.offline.setEnabled(False)
-        actions.offline.setToolTip(plain_text(why))
-        actions.offline.setStatusTip(plain_text(why))
-    actions.open_demo.triggered.connect(window.show_demo)
-    actions.compare_model.triggered.connect(lambda: window.panels.show_page("compare"))
-    actions.compare_model.triggered.connect(window.ask_reference)
-    actions.compare_log.triggered.connect(window.panels.ask_log)
-    actions.close_model.triggered.connect(window._close_current)
-    actions.quit.triggered.connect(window.close)
-    actions.find.triggered.connect(window._focus_search)
-    actions.go_to.triggered.connect(window.show_quick_open)
-    actions.copy_path.triggered.connect(window._copy_path)
-    actions.copy_download.triggered.connect(window._copy_download)
-    actions.reset_layout.triggered.connect(window._reset_layout)
-    actions.change_machine.triggered.connect(lambda: ask_machine(window.panels))
-    for button in (window.bottom.machine, window.shell.head.machine):
-        button.clicked.connect(actions.change_machine.trigger)
-    actions.show_tree.setChecked(True)
-    actions.show_tree.toggled.connect(window.shell.show_tree)
-    window.shell.tree_wanted.connect(actions.show_tree.setChecked)
-    for name, action in actions.groups.items():
-        action.triggered.connect(partial(window.panels.show_group, name))
-    for name, action in actions.pages.items():
-        action.triggered.connect(partial(window.panels.show_page, name))
 
 
 def _make_demo(_job: Job) -> Path:

@@ -124,16 +124,6 @@ class Pages(QStackedWidget):
             self._last[self.group] = self.page
 
 
-def worst_known(panels: Panels) -> int | None:
-    """Return the tensor with the largest relative RMSE that a survey found; None if none is."""
-    session = panels.comparing
-    found = None if session is None else session.comparison
-    if session is None or found is None or session.document is not panels.selection.document:
-        return None
-    errors = np.where(found.errors.known, found.errors.relative_rmse, np.nan)
-    return None if np.isnan(errors).all() else int(np.nanargmax(errors))
-
-
 def largest_readable(document: Document) -> int | None:
     """Return the content row of the tensor with the most bytes whose weights can be shown."""
     from explorer.qt.weights.curves import unsupported_reason  # noqa: PLC0415 - see LazyTab
@@ -141,36 +131,6 @@ def largest_readable(document: Document) -> int | None:
     order = np.argsort(-document.arrays.nbytes, kind="stable")[:_MOST_TRIED].tolist()
     tensors = document.model.tensors.rows
     return next((row for row in order if unsupported_reason(tensors[row]) is None), None)
-
-
-def choose_something(panels: Panels) -> None:
-    """Have pages of one tensor show the worst, the last or the largest if none is selected."""
-    document = panels.selection.document
-    if document is None or panels.selection.rows or panels.page not in ("weights", "errors"):
-        return
-    if is_address(document.path):  # what is on the web is fetched when the user chooses it
-        return
-    known = worst_known(panels) if panels.page == "errors" else None
-    known = panels.memory.tensor_of(document) if known is None else known
-    chosen = largest_readable(document) if known is None else known
-    if chosen is not None:
-        panels.selection.select_tensors([chosen])
-
-
-def choose_other(panels: Panels) -> None:
-    """Have the pages that compare begin with the only other open model as B.
-
-    What the user chose instead stays. The original is found by the bar.
-    """
-    references = panels.references
-    document = panels.selection.document
-    undecided = references.chosen is None and not references.decided
-    if panels.group != "compare" or document is None or not undecided:
-        return
-    alone = len(references.documents) == 2 and references.open_original() is None
-    if alone and not panels.memory.knows_reference(document):
-        other = next(one for one in references.documents if one is not document)
-        references.choose_other(other)
 
 
 class Panels(Pages):
@@ -227,8 +187,45 @@ class Panels(Pages):
         self.currentChanged.connect(self.machine.settle)
 
     def _choose(self) -> None:
-        choose_something(self)
-        choose_other(self)
+        self._choose_tensor()
+        self._choose_other()
+
+    def _choose_tensor(self) -> None:
+        """Have pages of one tensor show the worst, the last or the largest if none is selected."""
+        document = self.selection.document
+        if document is None or self.selection.rows or self.page not in ("weights", "errors"):
+            return
+        if is_address(document.path):  # what is on the web is fetched when the user chooses it
+            return
+        known = self._worst_known() if self.page == "errors" else None
+        known = self.memory.tensor_of(document) if known is None else known
+        chosen = largest_readable(document) if known is None else known
+        if chosen is not None:
+            self.selection.select_tensors([chosen])
+
+    def _worst_known(self) -> int | None:
+        """Return the tensor with the largest relative RMSE that a survey found; None if none is."""
+        session = self.comparing
+        found = None if session is None else session.comparison
+        if session is None or found is None or session.document is not self.selection.document:
+            return None
+        errors = np.where(found.errors.known, found.errors.relative_rmse, np.nan)
+        return None if np.isnan(errors).all() else int(np.nanargmax(errors))
+
+    def _choose_other(self) -> None:
+        """Have the pages that compare begin with the only other open model as B.
+
+        What the user chose instead stays. The original is found by the bar.
+        """
+        references = self.references
+        document = self.selection.document
+        undecided = references.chosen is None and not references.decided
+        if self.group != "compare" or document is None or not undecided:
+            return
+        alone = len(references.documents) == 2 and references.open_original() is None
+        if alone and not self.memory.knows_reference(document):
+            other = next(one for one in references.documents if one is not document)
+            references.choose_other(other)
 
     def _add_tab(
         self,
@@ -335,7 +332,7 @@ class Panels(Pages):
             from explorer.qt.compare.bar import CompareBar  # noqa: PLC0415 - see LazyTab
 
             self.bar = CompareBar(self.app, self._session(), lambda: self.page)
-            self.bar.finder.finder = partial(downloads, self)
+            self.bar.finder.finder = self.downloads
             self.bar.finder.is_wanted = self.memory.lets_look_for_original
         return self.bar
 
@@ -414,12 +411,39 @@ class Panels(Pages):
         self.machine.look()
         return self.machine.inputs(document.path) if self.machine.known else None
 
+    def ask_machine(self) -> None:
+        """Ask which machine everything is planned for, on whatever page one is."""
+        from explorer.qt.planner.devices import MachineDialog  # noqa: PLC0415 - see LazyTab
+
+        MachineDialog(self.planner.widget.state, self.app, self).open()
+
+    def downloads(self) -> Callable[[Check], list[tuple[Entry, str]]]:
+        """Return what finds the downloaded models in a worker, with the program of each.
+
+        What the library lists already is not looked for again.
+        """
+        from explorer.qt.library.readers import downloaded, library_places  # noqa: PLC0415 - see LazyTab
+
+        library = self.library.built
+        if library is not None and library.listed:
+            listed = library.listed
+            return lambda _check: listed
+        own, demo = self._settings.library_folders, self._demo_folder
+        return lambda check: downloaded(library_places(demo), own, check)
+
     # Going from one panel to another
 
     def open_bytes(self, row: int, extent: Extent) -> None:
         """Show some bytes of a tensor."""
         self.setCurrentWidget(self.raw)
         self.raw.widget.reveal_bytes(row, extent)
+
+    def open_selected(self) -> None:
+        """Show the selected key, or weights or errors of the selected tensor."""
+        if self.selection.key is not None:
+            self.setCurrentWidget(self.metadata)
+        elif self.selection.rows:
+            self.open_tensors(self.selection.rows[0])
 
     def open_tensors(self, *rows: int) -> None:
         """Show the errors of one tensor if it is compared with something, else weights."""
@@ -448,36 +472,6 @@ class Panels(Pages):
             return False
         tab.widget.focus_search()
         return True
-
-
-def ask_machine(panels: Panels) -> None:
-    """Ask which machine everything is planned for, on whatever page one is."""
-    from explorer.qt.planner.devices import MachineDialog  # noqa: PLC0415 - see LazyTab
-
-    MachineDialog(panels.planner.widget.state, panels.app, panels).open()
-
-
-def open_selected(panels: Panels) -> None:
-    """Show the selected key, or weights or errors of the selected tensor."""
-    if panels.selection.key is not None:
-        panels.setCurrentWidget(panels.metadata)
-    elif panels.selection.rows:
-        panels.open_tensors(panels.selection.rows[0])
-
-
-def downloads(panels: Panels) -> Callable[[Check], list[tuple[Entry, str]]]:
-    """Return what finds the downloaded models in a worker, with the program of each.
-
-    What the library lists already is not looked for again.
-    """
-    from explorer.qt.library.readers import downloaded, library_places  # noqa: PLC0415 - see LazyTab
-
-    library = panels.library.built
-    if library is not None and library.listed:
-        listed = library.listed
-        return lambda _check: listed
-    own, demo = panels._settings.library_folders, panels._demo_folder
-    return lambda check: downloaded(library_places(demo), own, check)
 
 
 _LONGEST_FILTER: Final = 200  # letters of a filter

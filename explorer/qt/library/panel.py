@@ -35,6 +35,7 @@ from explorer.qt.services import Services
 from explorer.qt.settings import Settings
 from explorer.qt.theme import Space, TextSize, style_text
 from explorer.qt.widgets.building import LINE, NOTE, column, row
+from explorer.qt.widgets.controls import button
 from explorer.qt.widgets.labels import SELECTABLE, ElidedLabel, StatePage, plain_label
 from explorer.qt.widgets.segments import SegmentBar
 from explorer.qt.widgets.table_view import FilterBar
@@ -139,16 +140,58 @@ class DetailPane(QtWidgets.QWidget):
         self.text.clear()
 
 
-class LibraryWidgets(QtWidgets.QWidget):
-    """A filter above two lists, the details of the current row below them, and a sum."""
+class LibraryView(QtWidgets.QWidget):
+    """Every store of this machine, its models and its blobs.
 
-    def __init__(self, app: Services, parent: QtWidgets.QWidget | None) -> None:
+    A filter above two lists, the details of the current row below them, and a sum.
+
+    Args:
+        app: Runs scans and readings.
+        settings: Where folders of the user's own are remembered, and the panel's layout.
+        parent: The window.
+        places: Returns the stores to read; called in a worker.
+
+    Signals:
+        scanned: A scan has finished; how many models there are.
+    """
+
+    scanned = Signal(int)
+
+    def __init__(
+        self,
+        app: Services,
+        settings: Settings,
+        parent: QtWidgets.QWidget | None = None,
+        *,
+        places: readers.Places = readers.machine_places,
+    ) -> None:
         super().__init__(parent)
+        self.app = app
+        self._make_widgets(app)
+        self._settings = settings
+        self._rows: tuple[Row, ...] | None = None
+        self._entry_count = 0
+        self._asked = False  # for a scan
+        self._changed = False  # on disk, while a scan ran
+        self.scanner = readers.Scanner(app.runner, places, self)
+        title = "Reading what the models are"
+        self.details = readers.EntryReader(app.runner, title, known_headers, self)
+        self.target: Target | None = None
+        title = "Working out which models fit"
+        self.fits = readers.EntryReader(
+            app.runner, title, lambda: nullcontext(self._fit_reader()), self
+        )
+        self.contents = readers.ContentsReader(app.runner, self)
+        self.watch = readers.FolderWatch(self)
+        self.commands = Commands(self, self.tree, self.blobs, app, settings)
+        self._connect()
+        self.restore_layout(settings)
+        self._show_state()
+
+    def _make_widgets(self, app: Services) -> None:
         self.bar = FilterBar("", "", self)
-        self.add_button = QtWidgets.QToolButton(self)
-        self.add_button.setText("Add folder…")
-        self.add_button.setToolTip("List models of a folder")
-        self.scan_button = QtWidgets.QToolButton(self)
+        self.add_button = button(self, "Add folder…", "List models of a folder")
+        self.scan_button = button(self, "", "")
         self.choice = SegmentBar("What is listed", self)
         buttons = self.add_button, self.scan_button
         self.setTabOrder(self.choice, self.add_button)
@@ -157,15 +200,9 @@ class LibraryWidgets(QtWidgets.QWidget):
         self.model = LibraryModel(self)
         self.tree = LibraryTree(self.model, self)
         self.blobs = BlobsPage(app, self)
-        self.lists = QtWidgets.QTabWidget(self)
-        self.lists.setAccessibleName("Lists of the library")
-        self.lists.setDocumentMode(True)
-        self.lists.tabBar().hide()  # the choice stands beside the filter
-        # it was the bar, and Tab ended there, in the list
-        self.lists.setFocusProxy(None)  # type: ignore[arg-type]
-        self.lists.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.lists = QtWidgets.QStackedWidget(self)
         for listed, title in ((self.tree, "Models"), (self.blobs, "Files")):
-            self.lists.addTab(listed, title)
+            self.lists.addWidget(listed)
             self.choice.addTab(title)
         self.choice.currentChanged.connect(self.lists.setCurrentIndex)
         self.lists.currentChanged.connect(self.choice.setCurrentIndex)
@@ -193,162 +230,6 @@ class LibraryWidgets(QtWidgets.QWidget):
         acting = self.free_button, self.compare_button, self.open_button
         below = row((self.total, 1), *acting, margins=LINE)
         column(top, (self._pages, 1), below, of=self)
-
-    @property
-    def shows_blobs(self) -> bool:
-        """Whether the list of blobs is shown."""
-        return self.lists.currentWidget() is self.blobs
-
-    def _show_hint(self) -> None:
-        """Say what can be filtered in the list that is shown."""
-        if self.shows_blobs:
-            hint = "Filter:  unused  duplicate  license  llama3  sha256:…"
-            tip = (
-                "Every word must be found: in what it is, its state, the store, the digest, or the "
-                "models that use it."
-            )
-        else:
-            hint = "Filter:  qwen  fits:yes  size<10G  context>32k"
-            tip = (
-                "Every word must be found: in the name, the architecture, the type or a problem. "
-                "Digits of a digest find the models that use that blob.\n"
-                "fits:yes   fits:partly   fits:no   size<10G   context>32k   params>7B"
-            )
-        self.bar.show_hint(hint, tip)
-
-    def show_model(self, node: Node) -> None:
-        """Select a model in the tree; the filter is cleared if it hides it."""
-        self.lists.setCurrentWidget(self.tree)
-        if not self.model.is_shown(node):
-            self.bar.edit.clear()
-        for above in node.upwards():
-            if above is not node:
-                self.tree.setExpanded(self.model.index_of(above), True)
-        self.tree.select_node(node)
-        self.tree.setFocus(Qt.FocusReason.OtherFocusReason)
-
-    def focus_search(self) -> None:
-        """Search in the text where the focus is in it; else filter."""
-        if self.pane.shows_text and self.pane.isAncestorOf(self.focusWidget()):
-            self.pane.text.focus_search()
-        else:
-            self.bar.focus()
-
-    def enter_list(self) -> None:
-        """Move the focus from the filter into the list shown."""
-        shown = self.blobs.table if self.shows_blobs else self.tree
-        shown.setFocus(Qt.FocusReason.OtherFocusReason)
-        if shown is self.tree and not self.tree.currentIndex().isValid():
-            self.tree.setCurrentIndex(self.model.index(0, 0))
-
-    def refresh_pane(self) -> None:
-        """Show the details of the current row."""
-        if self.shows_blobs:
-            self.pane.show_file(self.blobs.current_file())
-        elif not self.pane.shows_text or self.tree.current_node() is None:
-            self.pane.show_node(self.tree.current_node())
-
-    def _turn(self) -> None:
-        """Put the pane beside the lists where there is room, else below them."""
-        wide = self.width() >= _WIDE
-        self.splitter.setOrientation(Qt.Orientation.Horizontal if wide else Qt.Orientation.Vertical)
-
-    def restore_layout(self, settings: Settings) -> None:
-        """Restore widths and order of columns, and the splitter."""
-        self.tree.column_layout.restore(settings.layout("library"))
-        self.blobs.restore(settings.layout("downloads_blobs"))
-        self.splitter.restoreState(settings.layout("downloads_splitter"))
-
-    def reset_layout(self) -> None:
-        """Give columns and the splitter the sizes that they had at first."""
-        self.tree.reset_columns()
-        self.blobs.table.fit_columns()
-        room = self.splitter.width() if self.width() >= _WIDE else self.splitter.height()
-        self.splitter.setSizes([3 * room // 4, room // 4])
-
-    def summary(self, entry_count: int, rows: Sequence[Row]) -> str:
-        """Return the sum of the selected rows, or else of all, with what no model uses."""
-        nodes = self.tree.selected_nodes()
-        total = total_of(nodes or self.model.stores)
-        size = bytes_text(total.nbytes)
-        if not nodes:
-            stores = [row.store for row in rows if row.store is not None]
-            text = f"{counted(entry_count, 'model')}   ·   {size} on disk"
-            return "   ·   ".join(filter(None, (text, reclaimable_text(*reclaimable(stores)))))
-        chosen = counted(total.models or total.others, "model" if total.models else "row")
-        text = f"{chosen} selected: {size} on disk"
-        if total.apart > total.nbytes:
-            shared = bytes_text(total.apart - total.nbytes)
-            text += f" ({shared} that they share counted once)"
-        return text
-
-    def offer_removal(self) -> None:
-        """Offer to free what is selected, or else what is unused, if there is anything."""
-        chosen = not self.shows_blobs and self.tree.selected_nodes()  # the line speaks of these
-        self.free_button.setVisible(not chosen and bool(self.blobs.files))
-        frees = sum(self.blobs.removals().values())
-        self.free_button.setText(f"&Free {bytes_text(frees)}…" if frees else "&Free space…")
-
-    def show_lists(self) -> None:
-        """Show the lists with the pane."""
-        self._pages.setCurrentWidget(self.splitter)
-
-    def show_nothing(self, heading: str, sentence: str = "", button: str = "") -> None:
-        """Show why there is nothing to list, instead of the lists."""
-        self.nothing.show_message(heading, sentence, button)
-        self._pages.setCurrentWidget(self.nothing)
-
-    # Qt
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self._turn()
-
-
-class LibraryView(LibraryWidgets):
-    """Every store of this machine, its models and its blobs.
-
-    Args:
-        app: Runs scans and readings.
-        settings: Where folders of the user's own are remembered, and the panel's layout.
-        parent: The window.
-        places: Returns the stores to read; called in a worker.
-
-    Signals:
-        scanned: A scan has finished; how many models there are.
-    """
-
-    scanned = Signal(int)
-
-    def __init__(
-        self,
-        app: Services,
-        settings: Settings,
-        parent: QtWidgets.QWidget | None = None,
-        *,
-        places: readers.Places = readers.machine_places,
-    ) -> None:
-        super().__init__(app, parent)
-        self.app = app
-        self._settings = settings
-        self._rows: tuple[Row, ...] | None = None
-        self._entry_count = 0
-        self._asked = False  # for a scan
-        self._changed = False  # on disk, while a scan ran
-        self.scanner = readers.Scanner(app.runner, places, self)
-        title = "Reading what the models are"
-        self.details = readers.EntryReader(app.runner, title, known_headers, self)
-        self.target: Target | None = None
-        title = "Working out which models fit"
-        self.fits = readers.EntryReader(
-            app.runner, title, lambda: nullcontext(self._fit_reader()), self
-        )
-        self.contents = readers.ContentsReader(app.runner, self)
-        self.watch = readers.FolderWatch(self)
-        self.commands = Commands(self, self.tree, self.blobs, app, settings)
-        self._connect()
-        self.restore_layout(settings)
-        self._show_state()
 
     def _connect(self) -> None:
         self.bar.changed.connect(self._filter)
@@ -500,6 +381,105 @@ class LibraryView(LibraryWidgets):
 
     # What is shown
 
+    @property
+    def shows_blobs(self) -> bool:
+        """Whether the list of blobs is shown."""
+        return self.lists.currentWidget() is self.blobs
+
+    def _show_hint(self) -> None:
+        """Say what can be filtered in the list that is shown."""
+        if self.shows_blobs:
+            hint = "Filter:  unused  duplicate  license  llama3  sha256:…"
+            tip = (
+                "Every word must be found: in what it is, its state, the store, the digest, or the "
+                "models that use it."
+            )
+        else:
+            hint = "Filter:  qwen  fits:yes  size<10G  context>32k"
+            tip = (
+                "Every word must be found: in the name, the architecture, the type or a problem. "
+                "Digits of a digest find the models that use that blob.\n"
+                "fits:yes   fits:partly   fits:no   size<10G   context>32k   params>7B"
+            )
+        self.bar.show_hint(hint, tip)
+
+    def show_model(self, node: Node) -> None:
+        """Select a model in the tree; the filter is cleared if it hides it."""
+        self.lists.setCurrentWidget(self.tree)
+        if not self.model.is_shown(node):
+            self.bar.edit.clear()
+        for above in node.upwards():
+            if above is not node:
+                self.tree.setExpanded(self.model.index_of(above), True)
+        self.tree.select_node(node)
+        self.tree.setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def focus_search(self) -> None:
+        """Search in the text where the focus is in it; else filter."""
+        if self.pane.shows_text and self.pane.isAncestorOf(self.focusWidget()):
+            self.pane.text.focus_search()
+        else:
+            self.bar.focus()
+
+    def enter_list(self) -> None:
+        """Move the focus from the filter into the list shown."""
+        shown = self.blobs.table if self.shows_blobs else self.tree
+        shown.setFocus(Qt.FocusReason.OtherFocusReason)
+        if shown is self.tree and not self.tree.currentIndex().isValid():
+            self.tree.setCurrentIndex(self.model.index(0, 0))
+
+    def refresh_pane(self) -> None:
+        """Show the details of the current row."""
+        if self.shows_blobs:
+            self.pane.show_file(self.blobs.current_file())
+        elif not self.pane.shows_text or self.tree.current_node() is None:
+            self.pane.show_node(self.tree.current_node())
+
+    def restore_layout(self, settings: Settings) -> None:
+        """Restore widths and order of columns, and the splitter."""
+        self.tree.column_layout.restore(settings.layout("library"))
+        self.blobs.restore(settings.layout("downloads_blobs"))
+        self.splitter.restoreState(settings.layout("downloads_splitter"))
+
+    def reset_layout(self) -> None:
+        """Give columns and the splitter the sizes that they had at first."""
+        self.tree.reset_columns()
+        self.blobs.table.fit_columns()
+        room = self.splitter.width() if self.width() >= _WIDE else self.splitter.height()
+        self.splitter.setSizes([3 * room // 4, room // 4])
+
+    def summary(self, entry_count: int, rows: Sequence[Row]) -> str:
+        """Return the sum of the selected rows, or else of all, with what no model uses."""
+        nodes = self.tree.selected_nodes()
+        total = total_of(nodes or self.model.stores)
+        size = bytes_text(total.nbytes)
+        if not nodes:
+            stores = [row.store for row in rows if row.store is not None]
+            text = f"{counted(entry_count, 'model')}   ·   {size} on disk"
+            return "   ·   ".join(filter(None, (text, reclaimable_text(*reclaimable(stores)))))
+        chosen = counted(total.models or total.others, "model" if total.models else "row")
+        text = f"{chosen} selected: {size} on disk"
+        if total.apart > total.nbytes:
+            shared = bytes_text(total.apart - total.nbytes)
+            text += f" ({shared} that they share counted once)"
+        return text
+
+    def offer_removal(self) -> None:
+        """Offer to free what is selected, or else what is unused, if there is anything."""
+        chosen = not self.shows_blobs and self.tree.selected_nodes()  # the line speaks of these
+        self.free_button.setVisible(not chosen and bool(self.blobs.files))
+        frees = sum(self.blobs.removals().values())
+        self.free_button.setText(f"&Free {bytes_text(frees)}…" if frees else "&Free space…")
+
+    def show_lists(self) -> None:
+        """Show the lists with the pane."""
+        self._pages.setCurrentWidget(self.splitter)
+
+    def show_nothing(self, heading: str, sentence: str = "", button: str = "") -> None:
+        """Show why there is nothing to list, instead of the lists."""
+        self.nothing.show_message(heading, sentence, button)
+        self._pages.setCurrentWidget(self.nothing)
+
     def save_layout(self) -> None:
         """Remember widths and order of columns, and the splitter."""
         self._settings.set_layout("library", self.tree.header().saveState())
@@ -587,3 +567,8 @@ class LibraryView(LibraryWidgets):
         super().showEvent(event)
         if not self._asked:
             self.rescan()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        wide = self.width() >= _WIDE  # the pane stands beside the lists where there is room
+        self.splitter.setOrientation(Qt.Orientation.Horizontal if wide else Qt.Orientation.Vertical)
