@@ -261,7 +261,7 @@ class RecentMenu(QMenu):
             self.addAction("Nothing was opened yet").setEnabled(False)
 
 
-def offer_references(menu: QMenu, panels: Panels, ask_reference: Callable[[], object]) -> None:
+def offer_references(menu: QMenu, panels: Panels) -> None:
     """Fill the menu of what the current model can be compared with."""
     references = panels.references
 
@@ -272,7 +272,7 @@ def offer_references(menu: QMenu, panels: Panels, ask_reference: Callable[[], ob
 
     def ask() -> None:
         panels.setCurrentWidget(panels.compare)
-        ask_reference()
+        panels.app.ask_reference()
 
     def choose_type() -> None:
         if panels.group != "compare":
@@ -316,8 +316,7 @@ def add_navigation(
     pages.addActions([actions.pages[name] for name in names if name != panels.page])
     if panels.page != "planner":
         pages.addAction(actions.groups["planner"])
-    ask = panels.app.ask_reference
-    offer_references(menu.addMenu("Co&mpare with"), panels, ask)
+    offer_references(menu.addMenu("Co&mpare with"), panels)
     if not is_address(document.path):
         file = document.model.tensors.rows[rows[0]].file if rows else document.path
         menu.addAction("Show in &file manager", partial(show_folder, file))

@@ -309,7 +309,7 @@ class MainWindow(QtWidgets.QMainWindow):
         recent.path_chosen.connect(lambda path: self.open_paths([path]))
         fill_menu_bar(self.top.menus, self.actions_, recent)
         self.help = Help(self, self.actions_, self.panels, self.settings)
-        self.top.fill_menus(self.actions_, self.panels, self.ask_reference)
+        self.top.fill_menus(self.actions_, self.panels)
         self.add_navigation = partial(  # asked for by every context menu
             add_navigation, self.panels, self.actions_, self._show_in_folder
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -569,12 +569,10 @@ class TopBar(QWidget):
         last = (self.save, self.appearance, self.more)
         row(*parts, *last, of=self, margins=margins, spacing=Space.TIGHT)
 
-    def fill_menus(
-        self, actions: Actions, panels: Panels, ask_reference: Callable[[], object]
-    ) -> None:
+    def fill_menus(self, actions: Actions, panels: Panels) -> None:
         """Give the buttons their menus; what is open and in front decides what they hold."""
         compare, save = QMenu(self), QMenu(self)
-        compare.aboutToShow.connect(partial(offer_references, compare, panels, ask_reference))
+        compare.aboutToShow.connect(partial(offer_references, compare, panels))
         save.aboutToShow.connect(partial(offer_to_save, save, panels))
         self.compare.setMenu(compare)
         self.save.setMenu(save)
