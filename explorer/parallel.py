@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import repeat, tee
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 Item = TypeVar("Item")
 Given = TypeVar("Given")
@@ -38,6 +38,18 @@ def checked(items: Iterable[Item], check: Check) -> Iterator[Item]:
 
 
 _CHECK_EVERY: Final = 4096
+
+
+class PerThread(threading.local, Generic[Kept]):
+    """What each thread that uses it makes for itself, such as a reader or room to work.
+
+    Attributes:
+        own: That of this thread.
+    """
+
+    def __init__(self, make: Callable[[], Kept]) -> None:  # Python calls it again in each thread
+        super().__init__()
+        self.own = make()
 
 
 _pause = threading.Lock()

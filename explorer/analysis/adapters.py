@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.analysis.matching import rules
-from explorer.analysis.matching.pairing import Names, is_gguf
+from explorer.analysis.matching.pairing import Names, is_gguf, unwrapped
 from explorer.errors import ExplorerError
 from explorer.formats.attachments import factor_of, role_in_lycoris
 from explorer.formats.model import Model
@@ -42,7 +42,6 @@ _OF_COMPONENT: Final = re.compile(
     r"|conditioner\.embedders\.\d+\.(?:transformer|model)\.|text_encoders\.\w+\.transformer\.)"
 )
 _MOST_RANK: Final = 1 << 13  # two such matrices of float64 take 1 GiB; real ranks end at some 512
-_LONGEST_NAME: Final = 512
 _MATRIX: Final = 2  # dimensions
 _MOST_PRODUCT: Final = 1 << 21  # weights that are multiplied out at once
 
@@ -437,8 +436,8 @@ def base_tensors(adapter: Adapter, base: Model) -> Mapping[str, Tensor]:
                     by_peft.setdefault(one[0].replace("{s}", role.suffix), name)
     by_kohya = {_joined(_OF_COMPONENT.sub("", name)): name for name in reversed(list(names))}
     for update in adapter.updates:
-        plain = update.name if update.name in names else _unwrapped(names, update.name)
-        name = plain if plain in names else by_peft.get(_bare(update.name), "")
+        plain = update.name if update.name in names else names.plain(update.name)
+        name = plain if plain in names else by_peft.get(unwrapped(update.name), "")
         name = name or by_kohya.get(_joined(_OF_KOHYA.sub("", update.name, count=1)), "")
         if name in names:
             found[update.name] = names.tensor(name)
@@ -448,17 +447,6 @@ def base_tensors(adapter: Adapter, base: Model) -> Mapping[str, Tensor]:
 def _joined(name: str) -> str:
     """Return a name as kohya's trainers write it: with underscores for dots."""
     return name.removesuffix(".weight").replace(".", "_")
-
-
-def _unwrapped(names: Names, name: str) -> str:
-    return names.plain(name)
-
-
-def _bare(name: str) -> str:
-    """Return a name of Hugging Face without what stands before the layers, as rules have it."""
-    return re.sub(
-        r"\A(?:(?:model|language_model|text_model|transformer)\.)+", "", name[:_LONGEST_NAME]
-    )
 
 
 def tensor_norm(tensor: Tensor, check: Check = never) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -11,13 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.analysis.blocks import ThreadUnpacker
+from explorer.analysis.blocks import BlockUnpacker
 from explorer.analysis.errors.pairs import RUN_WEIGHTS, RoundedPair, Run, WeightsPair
 from explorer.analysis.matching.views import TensorPart, row_major
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights import Span, spans_of
-from explorer.parallel import Check, map_in_order, never
+from explorer.parallel import Check, PerThread, map_in_order, never
 
 Places = NDArray[np.int64]
 
@@ -165,12 +164,12 @@ def largest_scale(
         FormatError: The file is damaged there, or the type's weights cannot be decoded.
         SourceError: The file changed since it was opened.
     """
-    own = ThreadUnpacker(tensor)
+    unpackers = PerThread(lambda: BlockUnpacker(tensor))
 
     def largest_of(span: Span, check: Check) -> FoundBlock | None:
         largest, first = None, span.start // tensor.type.block_weights
         for stored in span.runs(check):
-            scales = own.unpacker.scales(stored).scales
+            scales = unpackers.own.scales(stored).scales
             place = int(np.where(np.isfinite(scales), np.abs(scales), np.inf).argmax())
             block, _ = divmod(place, scales.shape[1])
             largest = _larger(largest, FoundBlock(first + block, float(scales.flat[place])))
@@ -240,13 +239,13 @@ def _worst_of_runs(
 ) -> AbstractContextManager[Iterator[tuple[Run, tuple[int, float]]]]:
     """Give each run with its worst block, counted from the run's start, and its sum of squares."""
     unit = part.tensor.type.block_weights
-    own = _ThreadReader(pair)
+    readers = PerThread(pair.reader)
     stop = first + part.parameters
     runs = ((start, min(RUN_WEIGHTS, stop - start)) for start in range(first, stop, RUN_WEIGHTS))
 
     def work(run: Run, check: Check) -> tuple[int, float]:
         check()
-        reference, candidate = own.reader.read(run, check)
+        reference, candidate = readers.own.read(run, check)
         with np.errstate(invalid="ignore"):  # inf - inf
             errors = candidate.astype(np.float64)
             errors -= reference
@@ -257,14 +256,6 @@ def _worst_of_runs(
         return place, float(squares[place])
 
     return map_in_order(runs, work, workers=workers, check=check)
-
-
-class _ThreadReader(threading.local):
-    """A reader of a pair for each thread that uses it."""
-
-    def __init__(self, pair: WeightsPair) -> None:  # Python calls it again in each thread
-        super().__init__()
-        self.reader = pair.reader()
 
 
 def _check_whole_blocks(part: TensorPart, first: int, unit: int) -> None:

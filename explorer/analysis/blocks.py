@@ -8,7 +8,6 @@ block at least, so that the share says more between tensors of a type than betwe
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +21,7 @@ from explorer.analysis.histogram import Binning, Histogram, RunningCounts
 from explorer.analysis.moments import Moments, RunningMoments
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights import Span, Stored, reader_of_lines, spans_of
-from explorer.parallel import Check, map_in_order, never
+from explorer.parallel import Check, PerThread, map_in_order, never
 from explorer.quantization.huggingface.layout import block_layout_of
 from explorer.quantization.registry import block_layout, has_block_layout
 
@@ -96,14 +95,6 @@ class BlockUnpacker:
 def is_quantized(tensor: Tensor) -> bool:
     """Return whether a tensor's blocks have codes and scales; loads nothing."""
     return tensor.has_readable_parts or has_block_layout(tensor.type.name)
-
-
-class ThreadUnpacker(threading.local):
-    """An unpacker of a quantized tensor's blocks for each thread that uses it."""
-
-    def __init__(self, tensor: Tensor) -> None:  # Python calls it again in each thread
-        super().__init__()
-        self.unpacker = BlockUnpacker(tensor)
 
 
 def level_error(levels: NDArray[np.float32]) -> float:
@@ -183,13 +174,13 @@ def code_shares(tensor: Tensor, workers: int = 1, cancel: Check | None = None) -
     """
     if not is_quantized(tensor):
         return None
-    own = ThreadUnpacker(tensor)
-    total = CodeCounts(own.unpacker.levels)
+    unpackers = PerThread(lambda: BlockUnpacker(tensor))
+    total = CodeCounts(unpackers.own.levels)
 
     def count(span: Span, check: Check) -> CodeCounts:
-        counts = CodeCounts(own.unpacker.levels)
+        counts = CodeCounts(unpackers.own.levels)
         for stored in span.runs(check):
-            counts.add(own.unpacker.codes(stored))
+            counts.add(unpackers.own.codes(stored))
         return counts
 
     with map_in_order(spans_of(tensor), count, workers=workers, check=cancel or never) as found:
@@ -295,12 +286,12 @@ def block_statistics(
     if not is_quantized(tensor):
         return None
     check = cancel or never
-    own = ThreadUnpacker(tensor)
-    unpacker = own.unpacker
+    unpackers = PerThread(lambda: BlockUnpacker(tensor))
+    unpacker = unpackers.own
     known = _RunningBlocks(unpacker)
 
     def gather(span: Span, check: Check) -> _RunningBlocks:
-        blocks = _RunningBlocks(own.unpacker)
+        blocks = _RunningBlocks(unpackers.own)
         for stored in span.runs(check):
             blocks.add(stored)
         return blocks
@@ -313,7 +304,7 @@ def block_statistics(
 
     def count(span: Span, check: Check) -> None:
         for stored in span.runs(check):
-            counts.add(_streams(own.unpacker.scales(stored)))
+            counts.add(_streams(unpackers.own.scales(stored)))
 
     with map_in_order(spans_of(tensor), count, workers=workers, check=check) as counted:
         for _ in counted:

@@ -18,12 +18,12 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.analysis.blocks import RunningScales, ThreadUnpacker, is_quantized, level_error
+from explorer.analysis.blocks import BlockUnpacker, RunningScales, is_quantized, level_error
 from explorer.analysis.histogram import Binning, Histogram, RunningCounts, RunningKeys
 from explorer.analysis.moments import PERCENTS, Moments, RunningMoments, percentiles
 from explorer.formats.tensors import Shape, Tensor
 from explorer.formats.weights import Span, check_decodable, spans_of
-from explorer.parallel import Check, map_in_order, never
+from explorer.parallel import Check, PerThread, map_in_order, never
 
 DEFAULT_BINS: Final = 256
 
@@ -137,15 +137,15 @@ class GrowingStatistics:
         fine = Binning.of_weights(self._moments.low, self._moments.high, bins)
         binnings = [fine] if given is None else [fine, given]
         counts, scales = RunningCounts(binnings), RunningScales()
-        own = ThreadUnpacker(tensor) if is_quantized(tensor) else None
+        unpackers = PerThread(lambda: BlockUnpacker(tensor)) if is_quantized(tensor) else None
 
         def count(span: Span, check: Check) -> RunningScales:
             scales = RunningScales()
             for batch in span.batches(check):
                 counts.add_coded([batch.coded] * len(binnings))
-                if own is not None:
-                    found = own.unpacker.scales(batch.stored).scales.reshape(-1)
-                    step = batch.chunk // own.unpacker.weights_per_scale
+                if unpackers is not None:
+                    found = unpackers.own.scales(batch.stored).scales.reshape(-1)
+                    step = batch.chunk // unpackers.own.weights_per_scale
                     for first in range(0, found.size, step):
                         scales.add(found[first : first + step])
             return scales
@@ -163,7 +163,9 @@ class GrowingStatistics:
             shape=tensor.shape,
             percentiles=self._percentiles(fine, totals[0]),
             histogram=binnings[-1].histogram(totals[-1]),
-            step_error_rms=None if own is None else level_error(own.unpacker.levels) * scales.rms,
+            step_error_rms=None
+            if unpackers is None
+            else level_error(unpackers.own.levels) * scales.rms,
             **self._moments.fields(),
         )
 

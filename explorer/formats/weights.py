@@ -7,7 +7,6 @@ are loaded by the first `WeightReader`: opening and listing a model never gets h
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.errors import FormatError
-from explorer.parallel import Check, never
+from explorer.parallel import Check, PerThread, never
 from explorer.quantization.convert import swap_byte_order
 from explorer.quantization.huggingface.layout import (
     LineReader,
@@ -520,14 +519,6 @@ SPAN_WEIGHTS: Final = 1 << 21
 """Most weights of a span: some milliseconds of work, which threads may end apart by."""
 
 
-class _ThreadReader(threading.local):
-    """A reader for each thread that uses it."""
-
-    def __init__(self, tensor: Tensor) -> None:  # Python calls it again in each thread
-        super().__init__()
-        self.reader = WeightReader(tensor)
-
-
 @dataclass(frozen=True, slots=True)
 class Span:
     """A run of whole blocks, for one thread.
@@ -539,19 +530,19 @@ class Span:
 
     start: int
     stop: int
-    _own: _ThreadReader
+    _readers: PerThread[WeightReader]
 
     def chunks(self, check: Check) -> Iterator[Chunk]:
         """Yield its weights; see `WeightReader.chunks`."""
-        return self._own.reader.chunks(self.start, self.stop, check)
+        return self._readers.own.chunks(self.start, self.stop, check)
 
     def batches(self, check: Check) -> Iterator[Batch]:
         """Yield its weights for kernels that decode them; see `WeightReader.batches`."""
-        return self._own.reader.batches(self.start, self.stop, check)
+        return self._readers.own.batches(self.start, self.stop, check)
 
     def runs(self, check: Check) -> Iterator[Stored]:
         """Yield its blocks, not decoded; see `WeightReader.runs`."""
-        return self._own.reader.runs(self.start, self.stop, check)
+        return self._readers.own.runs(self.start, self.stop, check)
 
 
 def spans_of(tensor: Tensor) -> Iterator[Span]:
@@ -561,7 +552,8 @@ def spans_of(tensor: Tensor) -> Iterator[Span]:
         FormatError: The tensor cannot be decoded.
         SourceError: The file changed since it was opened.
     """
-    own = _ThreadReader(tensor)
-    step = max(1, SPAN_WEIGHTS // own.reader.stride) * own.reader.stride
+    readers = PerThread(lambda: WeightReader(tensor))
+    stride = readers.own.stride
+    step = max(1, SPAN_WEIGHTS // stride) * stride
     for start in range(0, tensor.parameters, step):
-        yield Span(start, min(start + step, tensor.parameters), own)
+        yield Span(start, min(start + step, tensor.parameters), readers)

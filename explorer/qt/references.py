@@ -479,7 +479,8 @@ class OriginalFinder(QObject):
 
 _MOST_MEASURED: Final = 10_000
 OPEN: Final = object()
-"""Stands for "another model", which is to be opened first."""
+"""Stands for what is to be opened first."""
+Choice: TypeAlias = Reference | ImportanceMatrix
 
 _LINE: Final = object()  # stands for a line between groups
 _LONGEST = 60
@@ -495,7 +496,7 @@ class ModelChoice(QWidget):
     def __init__(self, references: References, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._references = references
-        self._choices: list[Reference | object] = []
+        self._choices: list[Choice | object] = []
         self.label = plain_label(self, self.title)
         self.list = _ChoiceList(self)
         self.list.setAccessibleName(self.title.replace("&", ""))
@@ -515,16 +516,16 @@ class ModelChoice(QWidget):
 
     # What a list defines
 
-    def choices(self) -> Iterator[tuple[str, Reference | object]]:
+    def choices(self) -> Iterator[tuple[str, Choice | object]]:
         """Yield texts with what they stand for; a line between groups has no text."""
         raise NotImplementedError
 
     @property
-    def current(self) -> Reference:
+    def current(self) -> Choice:
         """What is chosen."""
         raise NotImplementedError
 
-    def take(self, choice: Reference) -> None:
+    def take(self, choice: Choice) -> None:
         """Compare with what was chosen."""
         raise NotImplementedError
 
@@ -538,7 +539,7 @@ class ModelChoice(QWidget):
         """Yield the open models but for the current one."""
         for document in self._references.documents:
             if document is not self._references.document:
-                yield _shortened(plain_text(document.title)), document
+                yield shortened(plain_text(document.title)), document
 
     def _fill(self) -> None:
         """List what can be chosen."""
@@ -570,7 +571,7 @@ class ModelChoice(QWidget):
         if choice is OPEN:
             self._show_current()
             self.ask()
-        elif choice is None or isinstance(choice, Document | Rounding):
+        elif choice is None or isinstance(choice, Document | Rounding | ImportanceMatrix):
             self.take(choice)
 
 
@@ -579,7 +580,7 @@ class ReferenceBar(ModelChoice):
 
     title = "&Compare with"
 
-    def choices(self) -> Iterator[tuple[str, Reference | object]]:
+    def choices(self) -> Iterator[tuple[str, Choice | object]]:
         from explorer.analysis.rounding import rounding_types  # noqa: PLC0415 - after the first paint
 
         yield "nothing", None
@@ -591,11 +592,12 @@ class ReferenceBar(ModelChoice):
             yield f"Rounded to {name}", Rounding(name)
 
     @property
-    def current(self) -> Reference:
+    def current(self) -> Choice:
         return self._references.chosen
 
-    def take(self, choice: Reference) -> None:
-        self._references.choose(choice)
+    def take(self, choice: Choice) -> None:
+        if not isinstance(choice, ImportanceMatrix):
+            self._references.choose(choice)
 
 
 class _ChoiceList(QComboBox):
@@ -615,5 +617,5 @@ class _ChoiceList(QComboBox):
         event.ignore()
 
 
-def _shortened(text: str) -> str:
+def shortened(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]}…{text[-_LONGEST // 2 :]}"

@@ -24,6 +24,7 @@ from explorer.analysis.errors.metrics import (
     AllCounts,
     ColumnErrors,
     ErrorMetrics,
+    PairCounts,
     RunningErrors,
     WeightedErrors,
 )
@@ -41,7 +42,7 @@ from explorer.analysis.rounding import (
 )
 from explorer.errors import ExplorerError
 from explorer.formats.weights import SPAN_WEIGHTS, Values, check_decodable
-from explorer.parallel import Check, map_in_order, never
+from explorer.parallel import Check, PerThread, map_in_order, never
 from explorer.quantization.huggingface.schemes import Scheme
 
 Run: TypeAlias = tuple[int, int]
@@ -325,18 +326,23 @@ def walk_pairs(  # noqa: PLR0913 - all but the pair have a default
         return RunningErrors(ColumnErrors(pair.shape) if by_column else None)
 
     made: list[tuple[PairReader, Work]] = []
-    own = _ThreadTools(pair, counts, made, count_codes=count_codes)
+
+    def tools() -> tuple[PairReader, Work, PairCounts | None]:
+        made.append((pair.reader(count_codes=count_codes), new_work()))
+        return *made[-1], None if counts is None else counts.of_thread()
+
+    threads = PerThread(tools)
 
     def work(span: Sequence[Run], check: Check) -> RunningErrors:
-        errors = none_yet()
+        errors, (reader, room, own_counts) = none_yet(), threads.own
         for run in span:
             check()
-            both = own.reader.read(run, check)
-            errors.add(*both, own.room)
+            both = reader.read(run, check)
+            errors.add(*both, room)
             if errors.columns is not None:
                 errors.columns.add(*both, run[0])
-            if own.counts is not None:
-                own.counts.add(*both)
+            if own_counts is not None:
+                own_counts.add(*both)
         return errors
 
     total = none_yet()
@@ -351,23 +357,6 @@ def walk_pairs(  # noqa: PLR0913 - all but the pair have a default
         else:
             total.codes.combine(codes)
     yield total
-
-
-class _ThreadTools(threading.local):
-    """For each thread a reader, room to work and counts of its own."""
-
-    def __init__(
-        self,
-        pair: WeightsPair,
-        counts: AllCounts | None,
-        made: list[tuple[PairReader, Work]],
-        *,
-        count_codes: bool,
-    ) -> None:  # Python calls it again in each thread
-        super().__init__()
-        self.reader, self.room = pair.reader(count_codes=count_codes), new_work()
-        self.counts = None if counts is None else counts.of_thread()
-        made.append((self.reader, self.room))
 
 
 @dataclass(frozen=True)

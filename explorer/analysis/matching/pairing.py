@@ -46,6 +46,11 @@ class Role(NamedTuple):
     suffix: str
 
 
+def unwrapped(name: str) -> str:
+    """Return a name of Hugging Face without what stands before the layers, as rules have it."""
+    return name if len(name) > _MAX_NAME else _WRAPPERS.sub("", name)
+
+
 class Names:
     """The tensors of a model by name.
 
@@ -65,7 +70,7 @@ class Names:
 
     def plain(self, name: str) -> str:
         """Return a name as rules know it."""
-        return name if self.gguf or len(name) > _MAX_NAME else _WRAPPERS.sub("", name)
+        return name if self.gguf else unwrapped(name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._rows)

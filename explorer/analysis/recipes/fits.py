@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from explorer.analysis.errors.pairs import PairErrors
 from explorer.analysis.recipes import ollama, rules
@@ -136,9 +137,6 @@ class RecipeFit:
 
     Attributes:
         recipe: Its name.
-        revision: The state of the rules that agrees best; the current one if none is better.
-        imatrix: Whether the rules for a given importance matrix were used; None if the recipe has
-            none of its own.
         share: Part of the weights whose tensor has the type that the recipe gives, 0 to 1.
         agreeing: Number of these weights.
         parameters: Number of all weights.
@@ -146,19 +144,22 @@ class RecipeFit:
             alone count as they are.
         file_nbytes: Bytes that they take in the file.
         deviations: What differs, most weights first.
+        revision: The state of the rules that agrees best; the current one if none is better.
+        imatrix: Whether the rules for a given importance matrix were used; None if the recipe has
+            none of its own.
         declared: Whether it is the one that the file's metadata name.
         by: The program whose recipe it is.
     """
 
     recipe: str
-    revision: rules.Revision
-    imatrix: bool | None
     share: float
     agreeing: int
     parameters: int
     nbytes: int
     file_nbytes: int
     deviations: tuple[Deviation, ...]
+    revision: rules.Revision = rules.CURRENT
+    imatrix: bool | None = None
     declared: bool = False
     by: str = "llama.cpp"
 
@@ -215,25 +216,15 @@ def _fit(
 ) -> RecipeFit:
     expected = expected_types(model, recipe, revision, imatrix=bool(imatrix))
     pairs = list(zip(model.tensors, expected, strict=True))
-    total = sum(tensor.parameters for tensor in model.tensors)
-    agreeing = sum(tensor.parameters for tensor, kind in pairs if agrees(tensor, kind))
-    return RecipeFit(
-        recipe=recipe.name,
-        revision=revision,
-        imatrix=imatrix,
-        share=agreeing / total if total else 1.0,
-        agreeing=agreeing,
-        parameters=total,
-        nbytes=sum(_expected_nbytes(tensor, kind) for tensor, kind in pairs),
-        file_nbytes=sum(tensor.nbytes for tensor in model.tensors),
-        deviations=_deviations((one, kind) for one, kind in pairs if not agrees(one, kind)),
-    )
+    nbytes = sum(_expected_nbytes(tensor, kind) for tensor, kind in pairs)
+    return _fit_of(recipe.name, pairs, nbytes, revision=revision, imatrix=imatrix)
 
 
 def _fit_of_ollama(model: Model, asked: str, *, declared: bool) -> RecipeFit:
     """Compare a model of tensor layers with what `ollama create --quantize` would have made."""
     columns = model.tensors.columns
-    pairs, nbytes = [], 0
+    pairs: list[tuple[RecipeTensor, str | None]] = []
+    nbytes = 0
     for row in range(model.tensors.main_rows):
         name, shape, kind = columns.names[row], columns.shapes[row], columns.types[row]
         layer = parse_name(name).layer
@@ -254,19 +245,24 @@ def _fit_of_ollama(model: Model, asked: str, *, declared: bool) -> RecipeFit:
         as_is = kind.name == expected or (expected is None and not kind.quantized)
         nbytes += tensor.nbytes if as_is else round(tensor.parameters * bits / 8)
         pairs.append((tensor, expected))
-    agreeing = sum(one.parameters for one, kind in pairs if agrees(one, kind))
+    return _fit_of(asked, pairs, nbytes, declared=declared, by="Ollama")
+
+
+def _fit_of(
+    recipe: str, pairs: Sequence[tuple[RecipeTensor, str | None]], nbytes: int, **more: Any
+) -> RecipeFit:
+    """Return how well tensors agree with the types expected of them."""
+    total = sum(tensor.parameters for tensor, _ in pairs)
+    agreeing = sum(tensor.parameters for tensor, kind in pairs if agrees(tensor, kind))
     return RecipeFit(
-        recipe=asked,
-        revision=rules.CURRENT,
-        imatrix=None,
-        share=agreeing / model.parameters if model.parameters else 1.0,
+        recipe=recipe,
+        share=agreeing / total if total else 1.0,
         agreeing=agreeing,
-        parameters=model.parameters,
+        parameters=total,
         nbytes=nbytes,
-        file_nbytes=model.nbytes,
+        file_nbytes=sum(tensor.nbytes for tensor, _ in pairs),
         deviations=_deviations((one, kind) for one, kind in pairs if not agrees(one, kind)),
-        declared=declared,
-        by="Ollama",
+        **more,
     )
 
 

@@ -6,7 +6,6 @@ filled by one thread, number after number: so a map is the same to the bit on an
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -23,7 +22,7 @@ from explorer.analysis.tensor_map.map import Grid, TensorMap, Window
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Folding, Shape, Tensor
 from explorer.formats.weights import SPAN_WEIGHTS, Values, WeightReader
-from explorer.parallel import Check, map_in_order, never
+from explorer.parallel import Check, PerThread, map_in_order, never
 
 # Whatever is drawn is a number for each weight, in the order of the weights: of a block's scale as
 # many copies as the block has weights. So all of it is reduced, zoomed and pointed at alike.
@@ -209,10 +208,10 @@ def draw_map(
     window = grid.window
     if not Window(0, 0, source.rows, source.columns).contains(window):
         raise IndexError(f"{window} of {source.rows} × {source.columns}")
-    own = _ThreadPlane(source)
+    planes = PerThread(source.make)
 
     def fill(tile: _Tile, check: Check) -> None:
-        tile.fill(own.plane, source.columns, check)
+        tile.fill(planes.own, source.columns, check)
 
     growing = _GrowingMap(grid)
     if not window.weights:
@@ -221,14 +220,6 @@ def draw_map(
         for tile, _ in filled:
             growing.add(tile)
             yield growing.map
-
-
-class _ThreadPlane(threading.local):
-    """What reads a source, for each thread that uses it."""
-
-    def __init__(self, source: Source) -> None:  # Python calls it again in each thread
-        super().__init__()
-        self.plane = source.make()
 
 
 class _GrowingMap:

@@ -14,12 +14,13 @@ from explorer.qt.document import Document
 from explorer.qt.jobs import JobSlot
 from explorer.qt.references import (
     OPEN,
+    Choice,
     ImportanceMatrix,
     ModelChoice,
     OriginalFinder,
-    Reference,
     ReferenceBar,
     References,
+    shortened,
 )
 from explorer.qt.services import Services
 from explorer.qt.survey.bar import SurveyBar
@@ -27,9 +28,8 @@ from explorer.qt.survey.session import SurveySession
 from explorer.qt.widgets.asking import ask_file
 from explorer.qt.widgets.building import LINE, NOTE, column, row
 from explorer.qt.widgets.labels import plain_label
-from explorer.text import plain_text, shorten
+from explorer.text import plain_text
 
-_LONGEST: Final = 24  # letters of a file's name on the button
 _OWN_READING: Final = frozenset({"errors", "what_if"})
 """Pages that read what they show, and say so themselves."""
 _SCOPE: Final = (
@@ -49,15 +49,15 @@ class FirstChoice(ModelChoice):
         self._page = page
         super().__init__(references)
 
-    def choices(self) -> Iterator[tuple[str, Reference | object]]:
+    def choices(self) -> Iterator[tuple[str, Choice | object]]:
         for document in self._references.documents:
             yield plain_text(document.title), document
 
     @property
-    def current(self) -> Reference:
+    def current(self) -> Choice:
         return self._references.document
 
-    def take(self, choice: Reference) -> None:
+    def take(self, choice: Choice) -> None:
         if isinstance(choice, Document) and choice is not self.current:
             self._references.app.open(choice.path, self._page())
 
@@ -69,16 +69,16 @@ class SecondChoice(ModelChoice):
     tip = "Another model, compared with the same original"
     least_letters = 12
 
-    def choices(self) -> Iterator[tuple[str, Reference | object]]:
+    def choices(self) -> Iterator[tuple[str, Choice | object]]:
         yield "none", None
         yield from self.others()
         yield "Another model…", OPEN
 
     @property
-    def current(self) -> Reference:
+    def current(self) -> Choice:
         return self._references.other
 
-    def take(self, choice: Reference) -> None:
+    def take(self, choice: Choice) -> None:
         if choice is None or isinstance(choice, Document):
             self._references.choose_other(choice)
 
@@ -91,39 +91,46 @@ class OriginalChoice(ReferenceBar):
     least_letters = 12
 
     @property
-    def current(self) -> Reference:
+    def current(self) -> Choice:
         return self._references.original
 
     def ask(self) -> None:
         self._references.app.ask_reference(as_original=True)
 
 
-class MatrixChooser(QtWidgets.QPushButton):
-    """A button with a menu: open an importance matrix, or do without."""
+class MatrixChoice(ModelChoice):
+    """What errors of all are weighted by, too."""
 
-    def __init__(self, references: References, parent: QtWidgets.QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._references = references
-        self.app = references.app
-        self._opening = JobSlot(self.app.runner, self)
-        menu = QtWidgets.QMenu(self)
-        menu.addAction("&Open an importance matrix…").triggered.connect(self.ask)
-        self.clear_action = menu.addAction("&None: all weights count alike")
-        self.clear_action.triggered.connect(self.clear)
-        self.setMenu(menu)
-        self.setAccessibleName("Importance matrix")
-        self.setToolTip(
-            "A file made by llama-imatrix: errors are also weighted by how much each column "
-            "matters, and so is the search for scales of What if?"
-        )
-        references.changed.connect(self._show_name)
-        self._show_name()
+    title = "&Imatrix"
+    tip = (
+        "A file made by llama-imatrix: errors are also weighted by how much each column matters, "
+        "and so is the search for scales of What if?"
+    )
+    least_letters = 8
+
+    def __init__(self, references: References) -> None:
+        super().__init__(references)
+        self._opening = JobSlot(references.app.runner, self)
+
+    def choices(self) -> Iterator[tuple[str, Choice | object]]:
+        yield "none", None
+        if (matrix := self._references.matrix) is not None:
+            yield shortened(plain_text(matrix.model.path.name)), matrix
+        yield "Open an importance matrix…", OPEN
+
+    @property
+    def current(self) -> Choice:
+        return self._references.matrix
+
+    def take(self, choice: Choice) -> None:
+        if choice is None or isinstance(choice, ImportanceMatrix):
+            self._opening.cancel()
+            self._references.choose_matrix(choice)
 
     def ask(self) -> None:
-        """Ask for a file and open it."""
         kinds = "Importance matrices (*.gguf *.imatrix *.dat);;All files (*)"
         title = "Open an importance matrix"
-        path = ask_file(self.app, self, title, "matrix", kinds)
+        path = ask_file(self._references.app, self, title, "matrix", kinds)
         if path is not None:
             self.open(path)
 
@@ -133,21 +140,8 @@ class MatrixChooser(QtWidgets.QPushButton):
             f"Opening {plain_text(path.name)}",
             lambda _job: ImportanceMatrix.load(path),
             self._references.choose_matrix,
-            self.app.report,
+            self._references.app.report,
         )
-
-    def clear(self) -> None:
-        """Do without a matrix."""
-        self._opening.cancel()
-        self._references.choose_matrix(None)
-
-    def _show_name(self) -> None:
-        matrix = self._references.matrix
-        self.clear_action.setEnabled(matrix is not None)
-        name = "none"
-        if matrix is not None:
-            name = shorten(plain_text(matrix.model.path.name), _LONGEST)
-        self.setText(f"Imatrix: {name.replace('&', '&&')}")
 
 
 class CompareBar(QtWidgets.QWidget):
@@ -166,7 +160,7 @@ class CompareBar(QtWidgets.QWidget):
         self.first = FirstChoice(self.references, page)
         self.second = SecondChoice(self.references)
         self.original = OriginalChoice(self.references)
-        self.matrix = MatrixChooser(self.references, self)
+        self.matrix = MatrixChoice(self.references)
         self.finder = OriginalFinder(self.references)
         self.survey = SurveyBar(session, self)
         self.swap = QtWidgets.QToolButton(self)
@@ -174,13 +168,13 @@ class CompareBar(QtWidgets.QWidget):
         self.swap.setToolTip("Swap A and B")
         self.swap.setAccessibleName("Swap A and B")
         self.swap.clicked.connect(lambda: self.references.swap(page()))
-        choices = (self.first, 2), self.swap, (self.second, 2), (self.original, 2)
+        choices = (self.first, 2), self.swap, (self.second, 2), (self.original, 2), (self.matrix, 1)
         self.scope = plain_label(self)
         self.scope.setText(_SCOPE)
         self.scope.setForegroundRole(QPalette.ColorRole.PlaceholderText)
         scope = row((self.scope, 1), margins=NOTE)
-        column(row(*choices, self.matrix, margins=LINE), scope, self.survey, of=self)
-        self.stops = self.first, self.second, self.original, self.matrix, self.survey
+        column(row(*choices, margins=LINE), scope, self.survey, of=self)
+        self.stops = self.first, self.swap, self.second, self.original, self.matrix, self.survey
         self.setAccessibleName("What is compared")
         self._page = page
         self.references.changed.connect(lambda: self._show_scope(self._page()))

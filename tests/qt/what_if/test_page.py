@@ -23,7 +23,7 @@ from explorer.formats.model import Model
 from explorer.planner import Device, Host, Settings
 from explorer.planner.inputs import PlanInputs
 from explorer.present.tables.what_if import Line, note_text, what_if_table
-from explorer.qt.compare.bar import MatrixChooser
+from explorer.qt.compare.bar import MatrixChoice
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.main_window import MainWindow
@@ -73,7 +73,7 @@ class Page:
         self.references = References(app)
         self.references.set_documents(documents)
         self.references.show_document(documents[0])
-        self.matrix = MatrixChooser(self.references)
+        self.matrix = MatrixChoice(self.references)
         qtbot.addWidget(self.matrix)
         self.page = WhatIfPage(app, self.references)
         self.page.resize(1000, 720)
@@ -496,7 +496,7 @@ def test_an_importance_matrix_steers_the_search(opened: Page, tmp_path: Path) ->
     opened.measure(Scope.SAME_ROLE)
     assert "has 1 of 2 tensors" in opened.page.note.text()
     opened.page.controls.choose(Scope.ONE)
-    chooser.clear()
+    chooser.take(None)
     opened.settle()
     assert opened.lines["Q4_0"].figure("rmse") == plain["Q4_0"]
 
@@ -513,7 +513,7 @@ def test_what_is_no_importance_matrix_is_refused(
     opened.settle()
     assert opened.page.state.isVisible()
     assert "does not fit" in opened.page.state.sentence.text()
-    chooser.clear()
+    chooser.take(None)
     opened.settle()
     assert opened.lines["Q4_0"].known is not None
 
