@@ -113,8 +113,8 @@ def start_text(session: SurveySession) -> str:
 
 def reading_text(session: SurveySession) -> str:
     """Say how much has to be read, and about how long that takes on this machine."""
-    weights = sum(float(one.parameters[one.missing].sum()) for one in session.comparisons)
-    return f"The others take {to_read_text(weights, session.missing_bytes, all_cores())}"
+    took = to_read_text(session.missing_weights, session.missing_bytes, all_cores())
+    return f"The others take {took}"
 
 
 class TypedRange(QWidget):

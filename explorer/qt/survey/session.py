@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cached_property, partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -298,26 +298,11 @@ def cached_errors(content: ComparisonContent) -> CachedErrors:
 
 @dataclass(frozen=True, slots=True)
 class SurveyProgress:
-    """Weights done of those in all, of tensors and of pairs, and the stored bytes of the former."""
+    """Weights done of those in all, and about how many stored bytes the former are."""
 
     done: int
     total: int
     nbytes: int
-
-
-class _Walk:
-    """Weights to walk over, item by item, and the bytes that they take."""
-
-    def __init__(self, weights: NDArray[Any], nbytes: NDArray[Any]) -> None:
-        self._weights = np.concatenate(([0.0], np.cumsum(weights, dtype=np.float64)))
-        self._nbytes = np.concatenate(([0.0], np.cumsum(nbytes, dtype=np.float64)))
-
-    @property
-    def weights(self) -> float:
-        return float(self._weights[-1])
-
-    def bytes_at(self, weights: float) -> float:
-        return float(np.interp(weights, self._weights, self._nbytes))
 
 
 class SurveyWork:
@@ -329,23 +314,22 @@ class SurveyWork:
     Args:
         content: The model whose statistics are measured; None for none.
         comparisons: The models whose errors are.
+        weights: How many weights there are to read.
+        nbytes: Stored bytes of them.
     """
 
     def __init__(
-        self, content: SurveyContent | None, comparisons: Sequence[ComparisonContent]
+        self,
+        content: SurveyContent | None,
+        comparisons: Sequence[ComparisonContent],
+        weights: float,
+        nbytes: float,
     ) -> None:
         self.content = content
         self.comparisons = [one for one in comparisons if one.missing.any()]
         self.control = surveys.SurveyControl()
         self._found: deque[Callable[[], None]] = deque()
-        self._tensors = _Walk(np.zeros(0), np.zeros(0))
-        if content is not None:
-            arrays, missing = content.document.arrays, content.missing
-            self._tensors = _Walk(arrays.parameters[missing], arrays.nbytes[missing])
-        self._pairs = [
-            _Walk(one.parameters[one.missing], one.nbytes[one.missing]) for one in self.comparisons
-        ]
-        self._done = 0.0
+        self._done, self._weights, self._nbytes = 0.0, weights, nbytes
 
     def take(self) -> None:
         """Store what was found since; on the GUI thread."""
@@ -354,12 +338,11 @@ class SurveyWork:
 
     def run(self, job: Job) -> None:
         self.control.obey(job.check)
-        if self.content is not None and self.content.missing.any():
+        if self.content is not None:
             self._survey(job, self.content)
-        start = self._tensors.weights
-        for walk, comparison in zip(self._pairs, self.comparisons, strict=True):
-            self._compare(job, comparison, start)
-            start += walk.weights
+        start = 0.0
+        for comparison in self.comparisons:
+            start += self._compare(job, comparison, start)
 
     def _survey(self, job: Job, content: SurveyContent) -> None:
         model, workers = content.document.model, all_cores()
@@ -376,7 +359,8 @@ class SurveyWork:
                 partial(content.put, number, one) for number, one in zip(rows, found, strict=True)
             )
 
-    def _compare(self, job: Job, comparison: ComparisonContent, start: float) -> None:
+    def _compare(self, job: Job, comparison: ComparisonContent, start: float) -> float:
+        """Measure pairs; return how many weights they have."""
         numbers = np.flatnonzero(comparison.missing).tolist()
         pairs, workers, check = comparison.pairs, all_cores(), self.control.check
 
@@ -388,6 +372,7 @@ class SurveyWork:
                 pairs, cached, workers, check, report, numbers=numbers, pictures=True
             )
             self._found.extend(partial(comparison.put, one) for one in found)
+        return float(comparison.parameters[numbers].sum())
 
     def _report(self, job: Job, done: float) -> None:
         def publish() -> SurveyProgress:
@@ -399,17 +384,11 @@ class SurveyWork:
         job.publish(publish)
 
     def progress(self) -> SurveyProgress:
-        nbytes, left, total = 0.0, self._done, 0.0
-        for walk in (self._tensors, *self._pairs):
-            nbytes += walk.bytes_at(min(max(0.0, left), walk.weights))
-            left -= walk.weights
-            total += walk.weights
-        return SurveyProgress(round(self._done), round(total), round(nbytes))
+        nbytes = self._nbytes * self._done / max(1.0, self._weights)
+        return SurveyProgress(round(self._done), round(self._weights), round(nbytes))
 
 
 # The life of a survey in the window.
-
-Result = TypeVar("Result")
 
 
 class SurveyState(Enum):
@@ -425,10 +404,6 @@ class SurveySession(QObject):
 
     Attributes:
         compares: Whether it measures errors, rather than statistics.
-        content: The tensors and their statistics; None until they were read.
-        comparison: Their errors against what is chosen; None without that, or not yet.
-        other: The tensors of B, None without one, or not yet.
-        other_comparison: Their errors against the original; None without both, or not yet.
         progress: Progress of the survey; None if none is under way.
 
     Signals:
@@ -454,12 +429,9 @@ class SurveySession(QObject):
         self.references = references
         self.compares = compares
         self.document: Document | None = None
-        self.content: SurveyContent | None = None
-        self.comparison: ComparisonContent | None = None
-        self.other: SurveyContent | None = None
-        self.other_comparison: ComparisonContent | None = None
         self.progress: SurveyProgress | None = None
         self._contents: WeakKeyDictionary[Document, SurveyContent] = WeakKeyDictionary()
+        self._compared: dict[Document, ComparisonContent] = {}
         self._subject: _Subject = (None, None, None, None)
         self._watchers: set[QObject] = set()
         self._reading = JobSlot(app.runner, self)
@@ -477,6 +449,28 @@ class SurveySession(QObject):
         return SurveyState.LOADING if self._reading.busy else SurveyState.READY
 
     @property
+    def content(self) -> SurveyContent | None:
+        """The tensors and their statistics; None until they were read."""
+        return None if self.document is None else self._contents.get(self.document)
+
+    @property
+    def comparison(self) -> ComparisonContent | None:
+        """Their errors against what is chosen; None without that, or not yet."""
+        return None if self.document is None else self._compared.get(self.document)
+
+    @property
+    def other(self) -> SurveyContent | None:
+        """The tensors of B, None without one, or not yet."""
+        other = self._subject[2]
+        return None if other is None else self._contents.get(other)
+
+    @property
+    def other_comparison(self) -> ComparisonContent | None:
+        """Their errors against the original; None without both, or not yet."""
+        other = self._subject[2]
+        return None if other is None else self._compared.get(other)
+
+    @property
     def known(self) -> Known | None:
         """All columns of the model; None until they were read."""
         if self.content is None:
@@ -492,18 +486,25 @@ class SurveySession(QObject):
     @property
     def missing(self) -> int:
         """Tensors without statistics, or pairs without errors, that a survey would read."""
-        if self.compares:
-            return sum(int(one.missing.sum()) for one in self.comparisons)
-        return 0 if self.content is None else int(self.content.missing.sum())
+        return sum(len(weights) for weights, _ in self._unread())
+
+    @property
+    def missing_weights(self) -> float:
+        """Weights that a survey would read; of a pair, those of one side."""
+        return sum(float(weights.sum()) for weights, _ in self._unread())
 
     @property
     def missing_bytes(self) -> int:
         """Stored bytes that a survey would read."""
-        if self.compares:
-            return sum(round(float(one.nbytes[one.missing].sum())) for one in self.comparisons)
-        if self.content is None:
-            return 0
-        return int(self.content.document.arrays.nbytes[self.content.missing].sum())
+        return round(sum(float(nbytes.sum()) for _, nbytes in self._unread()))
+
+    def _unread(self) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        """Yield weights and bytes of each tensor, or pair, that is not known; for each model."""
+        for one in self.comparisons if self.compares else ():
+            yield one.parameters[one.missing], one.nbytes[one.missing]
+        if not self.compares and self.content is not None:
+            arrays, missing = self.content.document.arrays, self.content.missing
+            yield arrays.parameters[missing], arrays.nbytes[missing]
 
     def reason(self, row: int) -> str:
         """Return why something cannot be known of a tensor; "" if all can."""
@@ -541,7 +542,6 @@ class SurveySession(QObject):
         self.cancel()
         self._reading.cancel()
         self.document = document
-        self.content = None if document is None else self._contents.get(document)
         self._drop_errors()
         self._read_next()
 
@@ -560,8 +560,8 @@ class SurveySession(QObject):
         window = next((one for one in self._watchers if isinstance(one, QWidget)), None)
         if not agrees_to_weights(self._models(), window):
             return
-        content = None if self.compares else self.content
-        survey = SurveyWork(content, self.comparisons if self.compares else ())
+        content, compared = (None, self.comparisons) if self.compares else (self.content, [])
+        survey = SurveyWork(content, compared, self.missing_weights, self.missing_bytes)
         self._work = survey
         self.progress = survey.progress()
         title = "Comparing all tensors" if self.compares else "Measuring all tensors"
@@ -611,70 +611,44 @@ class SurveySession(QObject):
 
     def _read_next(self) -> None:
         """Read what is kept and not read yet, one thing after the other, while it is wanted."""
-        document = self.document
-        if document is not None and self._watchers and not self._reading.busy:
-            if self.content is None:
-                self._read(lambda job: read_content(document, job), self._show_content)
-            elif self.compares:
-                self._read_errors(document)
+        references = self.references
+        if self.document is not None and self._watchers and not self._reading.busy:
+            wanted: list[tuple[Document, Reference]] = [(self.document, None)]
+            if self.compares and references.document is self.document:
+                _, chosen, other, _ = self._subject = _subject_of(references)
+                wanted = [(self.document, chosen)]
+                wanted += [] if other is None else [(other, references.against_original)]
+            any(self._reads(*one) for one in wanted)
         self.replaced.emit()
         self.state_changed.emit()
 
-    def _read_errors(self, document: Document) -> None:
-        references = self.references
-        if references.document is not document:
-            return
-        self._subject = _subject_of(references)
-        _, chosen, other, _ = self._subject
-        if self.comparison is None and self._read_comparison(
-            document, chosen, self._show_comparison
-        ):
-            return
-        if other is None:
-            return
-        if self.other is None and (known := self._contents.get(other)) is not None:
-            self.other = known
-        if self.other is None:
-            self._read(lambda job: read_content(other, job), self._show_other)
-        elif self.other_comparison is None:
-            self._read_comparison(other, references.against_original, self._show_other_comparison)
-
-    def _read_comparison(
-        self, document: Document, chosen: Reference, show: Callable[[ComparisonContent], None]
-    ) -> bool:
-        """Read what is kept of a model's errors; return whether there is something to read."""
+    def _reads(self, document: Document, chosen: Reference) -> bool:
+        """Begin to read what is kept of a model, if there is more that is known of it."""
+        matrix = self.references.matrix
+        if document not in self._contents:
+            self._read(lambda job: read_content(document, job))
+            return True
         matched = self.references.matched_with(document, chosen)
         against = chosen if isinstance(chosen, Rounding) else matched
-        if chosen is None or against is None:  # nothing is chosen, or it is being matched
-            return False
+        if chosen is None or against is None or document in self._compared:
+            return False  # nothing is chosen, or it is being matched
         name = chosen.type_name if isinstance(chosen, Rounding) else chosen.model
-        matrix = self.references.matrix
-        self._read(lambda job: read_comparison(document, against, name, matrix, job), show)
+        self._read(lambda job: read_comparison(document, against, name, matrix, job))
         return True
 
-    def _read(self, read: Callable[[Job], Result], show: Callable[[Result], None]) -> None:
-        title = "Looking up earlier results"
-        self._reading.run(title, read, show, self.app.report)
+    def _read(self, read: Callable[[Job], SurveyContent | ComparisonContent]) -> None:
+        def show(found: SurveyContent | ComparisonContent) -> None:
+            if isinstance(found, SurveyContent):
+                self._contents[found.document] = found
+                gc.freeze()  # see `MainWindow._add_document`
+            else:
+                self._compared[found.document] = found
+            self._read_next()
 
-    def _show_content(self, content: SurveyContent) -> None:
-        self._contents[content.document] = self.content = content
-        gc.freeze()  # see `MainWindow._add_document`
-        self._read_next()
-
-    def _show_other(self, content: SurveyContent) -> None:
-        self._contents[content.document] = self.other = content
-        self._read_next()
-
-    def _show_comparison(self, comparison: ComparisonContent) -> None:
-        self.comparison = comparison
-        self._read_next()
-
-    def _show_other_comparison(self, comparison: ComparisonContent) -> None:
-        self.other_comparison = comparison
-        self._read_next()
+        self._reading.run("Looking up earlier results", read, show, self.app.report)
 
     def _drop_errors(self) -> None:
-        self.comparison = self.other = self.other_comparison = None  # a closed model is not kept
+        self._compared.clear()  # a closed model is not kept
         self._subject = (None, None, None, None)
 
     def _forget_closed(self) -> None:
