@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from difflib import get_close_matches
 from functools import partial
+from itertools import chain
 from math import isnan
 from pathlib import Path
 from typing import Final, TypeVar
@@ -141,17 +142,9 @@ def compare_command(  # noqa: PLR0913 - one for each argument and option
     described = compared_table(weighted=matrix_path is not None)
     files = output.TableFiles(csv_path, parquet_path)
     with ExitStack() as stack:
-        one, two = (stack.enter_context(open_model(path)) for path in paths)
-        files.check()
-        options.agree_to_fetch((one, two), fetch or bool(names))
-        matrix = None
-        if matrix_path is not None:
-            matrix = stack.enter_context(open_matrix(options.model_path(matrix_path)))
-        matching = match_models(one, two)
-        chosen = _chosen(matching, names, (one, two))
-        comparison = Comparison(chosen, importance=matrix, models=(one, two))
+        asked = names, matrix_path, files, workers, fetch
+        one, (two,), (matching,), (comparison,) = _opened(stack, paths, *asked)
         shown = as_json or not output.on_terminal()
-        output.write_to_read([comparison.unread()], workers)
         with output.Progress(comparison.parameters, shown=shown) as line:
             rows = comparison.rows(workers, progress=line.counter("weights"))
             if not as_json:
@@ -175,10 +168,41 @@ def compare_command(  # noqa: PLR0913 - one for each argument and option
             output.write(output.style(f"\n{output.wrapped(headline)}\n", bold=True))
             output.write(output.sums_text(sums, Source.ERRORS, *more))
         output.write("\n".join([*_summary(matching, total, whole=not names), ""]))
-    damaged = [row.error for row in found if row.error is not None]
-    if damaged:
-        output.write_error(str(damaged[0]))
-    return 1 if damaged else 0
+    return _told(found)
+
+
+def _told(rows: Iterable[PairRow]) -> int:
+    """Tell of the first pair that could not be read; return the exit code."""
+    damage = next((row.error for row in rows if row.error is not None), None)
+    if damage is not None:
+        output.write_error(str(damage))
+    return 0 if damage is None else 1
+
+
+def _opened(  # noqa: PLR0913, PLR0917 - the options of the command
+    stack: ExitStack,
+    paths: Sequence[Path],
+    names: tuple[str, ...],
+    matrix_path: str | None,
+    files: output.TableFiles,
+    workers: int,
+    fetch: bool,
+) -> tuple[Model, list[Model], list[Matching], list[Comparison]]:
+    """Open a model and those that are compared with it; say how much is to be read."""
+    reference, *candidates = (stack.enter_context(open_model(path)) for path in paths)
+    files.check()
+    options.agree_to_fetch((reference, *candidates), fetch or bool(names))
+    matrix = None
+    if matrix_path is not None:
+        matrix = stack.enter_context(open_matrix(options.model_path(matrix_path)))
+    matchings = [match_models(reference, model) for model in candidates]
+    both = [(reference, model) for model in candidates]
+    comparisons = [
+        Comparison(_chosen(matching, names, models), importance=matrix, models=models)
+        for matching, models in zip(matchings, both, strict=True)
+    ]
+    output.write_to_read([comparison.unread() for comparison in comparisons], workers)
+    return reference, candidates, matchings, comparisons
 
 
 def _compare_both(  # noqa: PLR0913, PLR0917 - the options of the command
@@ -193,23 +217,10 @@ def _compare_both(  # noqa: PLR0913, PLR0917 - the options of the command
 ) -> int:
     """Compare two models with their original; paths are those of A, B and the original."""
     with ExitStack() as stack:
-        *both, original = (stack.enter_context(open_model(path)) for path in paths)
-        files.check()
-        options.agree_to_fetch((*both, original), fetch or bool(names))
-        matrix = None
-        if matrix_path is not None:
-            matrix = stack.enter_context(open_matrix(options.model_path(matrix_path)))
-        matchings = [match_models(original, model) for model in both]
-        chosen = [
-            _chosen(matching, names, (original, model))
-            for matching, model in zip(matchings, both, strict=True)
-        ]
-        comparisons = [
-            Comparison(matches, importance=matrix, models=(original, model))
-            for matches, model in zip(chosen, both, strict=True)
-        ]
+        asked = names, matrix_path, files, workers, fetch
+        paths = (paths[-1], *paths[:-1])
+        _, both, matchings, comparisons = _opened(stack, paths, *asked)
         total = sum(comparison.parameters for comparison in comparisons)
-        output.write_to_read([comparison.unread() for comparison in comparisons], workers)
         with output.Progress(total) as line:
             found = rows_of_all(comparisons, workers, progress=line.counter("weights"))
         sums = [error_sums(model, rows) for model, rows in zip(both, found, strict=True)]
@@ -238,10 +249,7 @@ def _compare_both(  # noqa: PLR0913, PLR0917 - the options of the command
             if not names:
                 output.write(output.sums_text(one, Source.ERRORS, *more))
             output.write("\n".join([*_summary(matching, whole, whole=not names), ""]))
-    damaged = [row.error for each in found for row in each if row.error is not None]
-    if damaged:
-        output.write_error(str(damaged[0]))
-    return 1 if damaged else 0
+    return _told(chain.from_iterable(found))
 
 
 def _worst_first(rows: Iterable[SidesRow]) -> list[SidesRow]:

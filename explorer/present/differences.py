@@ -67,13 +67,12 @@ NOT_READ: Final = (
 NOTHING_COMPARED: Final = (
     "No weights could be compared: no tensors belong together, or their shapes differ."
 )
-ORIGINAL: Final = "The model that both were made of. Errors are then those of each against it."
-MEASURE: Final = "Reads all weights of both models and compares them, pair by pair."
 MEMORY: Final = "What llama.cpp allocates for each model under the same settings."
 
 _SIDES: Final = ("a", "b")
 _BETTER: Final = {"relative_rmse": -1, "sqnr_db": 1}  # whether less is better, or more
 _VALUE_CHARACTERS: Final = 160
+_OF_TEXT: Final = "key", "removed", "added", "lines", "left_out"
 _NO_MODEL: Final = "it is not a whole model"
 
 
@@ -479,7 +478,7 @@ def document(comparison: Comparison, paths: tuple[str, str]) -> dict[str, Any]:
         },
         "tensors": {"same": found.count("same"), **by_kind},
         "roles": list(map(ROLES.record, role_rows(comparison))),
-        "texts": [_text_record(text) for text in found.texts],
+        "texts": [{name: getattr(text, name) for name in _OF_TEXT} for text in found.texts],
         "vocabulary": None if found.vocabulary is None else _vocabulary_record(found.vocabulary),
         "errors": None if comparison.errors is None else _errors_record(comparison.errors),
         "measured": {
@@ -512,16 +511,6 @@ def _elements_record(elements: ElementChanges) -> dict[str, Any]:
     }
 
 
-def _text_record(text: TextDifference) -> dict[str, Any]:
-    return {
-        "key": text.key,
-        "removed": text.removed,
-        "added": text.added,
-        "lines": list(text.lines),
-        "left_out": text.left_out,
-    }
-
-
 def _vocabulary_record(found: VocabularyDifference) -> dict[str, Any]:
     return {
         "a": found.before,
@@ -536,28 +525,20 @@ def _vocabulary_record(found: VocabularyDifference) -> dict[str, Any]:
 
 
 def _errors_record(errors: Errors) -> dict[str, Any]:
-    sides = errors.sides
+    one, other = errors.sides
+
+    def figures(sides: Sequence[AnyErrors | None]) -> dict[str, Any]:
+        records = (None if side is None else METRICS.record(side) for side in sides)
+        return dict(zip(_SIDES, records, strict=True))
+
     return {
         "original": errors.original,
         "meaning": errors.meaning,
-        "total": {
-            side: _metrics_record(total) for side, total in zip(_SIDES, errors.totals, strict=True)
-        },
-        "matrices": {
-            side: _metrics_record(found)
-            for side, found in zip(_SIDES, errors.matrices, strict=True)
-        },
+        "total": figures(errors.totals),
+        "matrices": figures(errors.matrices),
         "roles": [
-            {"role": role}
-            | {
-                name: _metrics_record(side.get(role))
-                for name, side in zip(_SIDES, sides, strict=True)
-            }
-            for role in dict.fromkeys([*sides[0], *sides[1]])
+            {"role": role} | figures((one.get(role), other.get(role)))
+            for role in dict.fromkeys([*one, *other])
         ],
         "problems": [{"name": name, "what": what} for name, what in errors.problems.items()],
     }
-
-
-def _metrics_record(metrics: AnyErrors | None) -> dict[str, Any] | None:
-    return None if metrics is None else METRICS.record(metrics)

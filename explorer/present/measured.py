@@ -57,7 +57,6 @@ _SETTINGS: Final = {
 }
 _OF_OTHERS: Final = ("draft ", "projector")  # rows of another file, or a context of its own
 _CUDA_LIKE: Final = ("CUDA", "ROCm", "MUSA")
-_MOST_SHARE: Final = 100
 
 
 def place_name(device: str) -> str:
