@@ -433,7 +433,9 @@ class Shell(QWidget):
         """Show what is compared above the pages that compare."""
         if on and not self._bar.count():
             self._bar.addWidget(self.panels.compare_bar())
-            tab_through(self.head.pages, *self.panels.compare_bar().stops)
+            bar = self.panels.compare_bar()
+            tab_through(self.head.pages, *bar.stops)
+            bar.survey.left.connect(lambda: self.panels.currentWidget().setFocus())
         if self.panels.bar is not None:
             self.panels.bar.setVisible(on)
             if on:

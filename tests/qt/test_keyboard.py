@@ -305,6 +305,7 @@ def test_survey(hands: Hands) -> None:
     hands.tab_to(start)
     hands.press(_KEY.Key_Space)
     assert not view.session.missing
+    assert hands.focus is body.tabs.tabBar()  # the button is gone
     chart = hands.tab_to(ModelMap)
     hands.press(_KEY.Key_Right)
     hands.press(_KEY.Key_C, _MOD.ControlModifier)

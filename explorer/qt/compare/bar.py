@@ -110,6 +110,7 @@ class MatrixChoice(ModelChoice):
 
     def __init__(self, references: References) -> None:
         super().__init__(references)
+        self.list.setAccessibleName("Importance matrix")
         self._opening = JobSlot(references.app.runner, self)
 
     def choices(self) -> Iterator[tuple[str, Choice | object]]:

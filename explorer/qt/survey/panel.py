@@ -460,6 +460,7 @@ class SurveyView(SessionPanel):
         session.setParent(self)
         self.bar = SurveyBar(session, self)
         self.begin_tabs("Views of the model", self.bar)
+        self.bar.left.connect(self.tabs.setFocus)
         export = PlotExport(app, self)
         self.map = MapPage(session, export, self)
         self._hot_spots = LazyTab(

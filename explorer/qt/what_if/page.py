@@ -319,6 +319,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         progress.resume_requested.connect(self.start)
         progress.pause_requested.connect(self._pause_or_resume)
         progress.cancel_requested.connect(self.cancel)
+        progress.left.connect(self.panel.table.setFocus)
         self._references.changed.connect(self._renew)
         self._references.documents_changed.connect(self._renew)
 

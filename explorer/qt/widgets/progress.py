@@ -153,9 +153,11 @@ class PausableLine(ProgressLine):
 
     Signals:
         pause_requested: The user pauses, or goes on.
+        left: There is nothing to press any more, where the focus was.
     """
 
     pause_requested = Signal()
+    left = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -172,6 +174,7 @@ class PausableLine(ProgressLine):
             text: What there is.
             button: What starting would do; "" if there is nothing to do.
         """
+        focused = self.button.hasFocus() or self.pause.hasFocus()
         self.finish()
         self.pause.hide()
         self.label.setText(text)
@@ -179,6 +182,8 @@ class PausableLine(ProgressLine):
         self.button.setText(button)
         self.button.setToolTip("")
         self.button.setVisible(bool(button))
+        if focused:
+            (self.button.setFocus if button else self.left.emit)()
 
     def start(self) -> None:
         super().start()
