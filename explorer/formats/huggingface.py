@@ -96,6 +96,18 @@ def group_files(names: Sequence[str]) -> list[FileGroup]:
     return found
 
 
+def whole_of(path: Path) -> Path | None:
+    """Return what to open for the model that a file is one of several of; None where it is all.
+
+    Raises:
+        SourceError: Its folder cannot be listed.
+    """
+    group = next((one for one in group_files(_listed(path.parent)) if path.name in one.names), None)
+    if group is None or len(group.names) < 2 or group.format != "safetensors":
+        return None
+    return path.parent / group.opened
+
+
 def _by_rank(indexes: Sequence[str]) -> list[str]:
     """Return the names of indexes, the usual ones first."""
     ordered = sorted(indexes, key=natural_key)

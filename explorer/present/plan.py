@@ -583,8 +583,9 @@ class Bar:
     capacity: int | None
     parts: tuple[MemoryPart, ...]  # what it holds, from left to right
     layers: str = ""  # the layers on it, as text
-    # bytes at which to draw a line, such as the end of main memory, or None
+    # bytes at which to draw a line: the end of main memory or of a program's budget; or None
     mark: int | None = None
+    has_budget: bool = False  # whether the line is the end of what the program takes at most
 
     @property
     def held_bytes(self) -> int:
@@ -617,7 +618,10 @@ def amount_text(bar: Bar) -> str:
     if bar.capacity is None:
         return held
     free = bytes_text(bar.nbytes(Kind.FREE) + bar.nbytes(Kind.SWAP))
-    return f"{held} of {bytes_text(bar.capacity)}, {free} free"
+    whole = f"{bytes_text(bar.capacity)}, {free} free"
+    if bar.has_budget and bar.mark is not None:
+        whole = f"a budget of {bytes_text(bar.mark)}, {free} of it free"
+    return f"{held} of {whole}"
 
 
 _PARTS: Final[Sequence[tuple[Kind, str, Callable[[Holding], int]]]] = (
@@ -637,7 +641,8 @@ def memory_bars(plan: Plan, host: Host | None) -> tuple[Bar, ...]:
     `host` is the memory of the machine; a plan that Ollama would refuse was made without it.
     """
     titled = enumerate(zip(device_titles(plan), plan.gpus, strict=True))
-    bars = [_gpu_bar(number, title, held) for number, (title, held) in titled]
+    shared = plan.used("utilization") is not None  # it takes a part of each GPU, whatever is free
+    bars = [_gpu_bar(number, title, held, shared) for number, (title, held) in titled]
     return (*bars, _main_bar(plan.main, host))
 
 
@@ -648,15 +653,16 @@ def _held_parts(held: Holding) -> Iterator[MemoryPart]:
             yield MemoryPart(kind, size, held.term(name))
 
 
-def _gpu_bar(number: int, title: str, held: Holding) -> Bar:
+def _gpu_bar(number: int, title: str, held: Holding, has_budget: bool) -> Bar:
+    """Return the bar of a GPU; what is beyond a program's budget is behind what is free of it."""
     left = max(0, (held.free or 0) - held.total)
     reserve = min(held.reserve.high, left)
-    parts = (
-        *_held_parts(held),
-        MemoryPart(Kind.RESERVED, reserve, held.term("reserve")),
-        MemoryPart(Kind.FREE, left - reserve),
-    )
-    return Bar(title, number, held.free, parts, layers_text(held.layers))
+    reserved = MemoryPart(Kind.RESERVED, reserve, held.term("reserve"))
+    free, layers = MemoryPart(Kind.FREE, left - reserve), layers_text(held.layers)
+    if not (has_budget and held.is_used):
+        return Bar(title, number, held.free, (*_held_parts(held), reserved, free), layers)
+    budget, parts = (held.free or 0) - held.reserve.high, (*_held_parts(held), free, reserved)
+    return Bar(title, number, held.free, parts, layers, budget, has_budget=True)
 
 
 def _main_bar(held: Holding, host: Host | None) -> Bar:

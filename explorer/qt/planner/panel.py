@@ -330,6 +330,7 @@ class AnswerBar(QtWidgets.QWidget):
         speed: How fast it can be, and what slows it.
         ways: What would make it fit; else an answer: the largest context, until another is asked.
         apply: Takes the answer.
+        whole: Opens the model of which this is one part.
         ask: Opens the menu of questions.
         questions: Its entries, by the question.
         undo: The button that undoes a change.
@@ -364,6 +365,9 @@ class AnswerBar(QtWidgets.QWidget):
         tip = "Redo a change (Ctrl+Shift+Z)"
         self.redo = IconButton("redo", "Redo", tip, self, words=False)
         self.apply = push_button(self, "", "Use this value")
+        tip = "This is one of several parts of a model, and the others are in its folder"
+        self.whole = push_button(self, "Open the other parts", tip)
+        self.whole.clicked.connect(lambda: self._open_whole(app))
         self.ask = QtWidgets.QToolButton(self)
         self._advice: Advice | None = None
         self._suggested: list[QtWidgets.QPushButton] = []
@@ -381,7 +385,7 @@ class AnswerBar(QtWidgets.QWidget):
 
     def tab_chain(self) -> list[QtWidgets.QWidget]:
         """Return what takes the focus, in reading order."""
-        return [self.undo, self.redo, *self._suggested, self.apply, self.ask]
+        return [self.undo, self.redo, self.whole, *self._suggested, self.apply, self.ask]
 
     def _lay_out(self) -> None:
         self.ask.setText("What fits?")
@@ -400,7 +404,8 @@ class AnswerBar(QtWidgets.QWidget):
         self.apply.hide()
         told = (self.sentence, None, self.undo, self.redo)
         answer = self._line = fill(QtWidgets.QHBoxLayout(), *told, spacing=Space.TIGHT)
-        parts = (answer, self.speed, self.ways, Flow(*self._suggested, self.apply, self.ask))
+        buttons = Flow(self.whole, *self._suggested, self.apply, self.ask)
+        parts = (answer, self.speed, self.ways, buttons)
         fill(QtWidgets.QVBoxLayout(self), *parts, spacing=Space.NEAR)
         self._strut = QtWidgets.QSpacerItem(0, 0)
         self._line.insertSpacerItem(0, self._strut)
@@ -410,6 +415,7 @@ class AnswerBar(QtWidgets.QWidget):
         before, self._current = self._current, current
         self.undo.setEnabled(current.can_undo)
         self.redo.setEnabled(current.can_redo)
+        self.whole.setVisible(current.model is not None and current.model.whole is not None)
         if current.question != before.question:
             self._asking.cancel()
             self._advice = None
@@ -555,6 +561,11 @@ class AnswerBar(QtWidgets.QWidget):
     def _apply_advice(self) -> None:
         if self._advice is not None:
             self._state.apply(plan_texts.advice_changes(self._advice))
+
+    def _open_whole(self, app: Services) -> None:
+        model = self._current.model
+        if model is not None and model.whole is not None:
+            app.open(model.whole, "planner")
 
     def take_units(self) -> None:
         self.speed.clear()  # until it is worked out again

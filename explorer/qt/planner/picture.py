@@ -29,6 +29,7 @@ from explorer.text import bytes_text, exact_text
 
 _PAD: Final = Space.TIGHT  # above and below
 _BAR: Final = 24
+_BEYOND: Final = 3  # pixels by which a line is longer than its bar
 _SWATCH: Final = 10
 _STRIP: Final = 24
 _GRIP: Final = 5  # pixels at both sides of the boundary that take hold of it
@@ -208,13 +209,13 @@ class MemoryBars(Chart[Place]):
             start = area.x() + area.width() * bar.capacity / bar.length
             over = QRectF(start, area.y(), area.right() - start, area.height())
             fill_over(painter, over, colours.warning)
-        if bar.mark is not None and 0 < bar.mark < bar.length:
-            x = area.x() + area.width() * bar.mark / bar.length
-            painter.setPen(QtGui.QPen(colours.text, 1, Qt.PenStyle.DashLine))
-            painter.drawLine(QPointF(x, area.top()), QPointF(x, area.bottom()))
         painter.restore()
         painter.setPen(colours.rule)
         painter.drawPath(rounded)
+        if bar.mark is not None and 0 < bar.mark < bar.length:
+            x = area.x() + area.width() * bar.mark / bar.length
+            painter.setPen(QtGui.QPen(colours.text, 2, Qt.PenStyle.DashLine))
+            painter.drawLine(QPointF(x, area.top() - _BEYOND), QPointF(x, area.bottom() + _BEYOND))
 
     def _paint_title(
         self, painter: QtGui.QPainter, bar: plan_texts.Bar, area: QRectF, colours: PlotColours

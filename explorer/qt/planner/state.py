@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from string import ascii_uppercase
@@ -13,7 +14,8 @@ from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
-from explorer.errors import PlanError
+from explorer.errors import PlanError, SourceError
+from explorer.formats.huggingface import whole_of
 from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host, Hyperparameters
 from explorer.planner import environment as env
@@ -34,6 +36,7 @@ from explorer.planner.together import Loaded, load_first, usual_inputs
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobRunner, JobSlot, keep_gui_responsive
 from explorer.qt.machine import PlannedMachine, plain_name
+from explorer.sources import is_address
 from explorer.text import plain_text
 
 Value = TypeVar("Value")
@@ -118,6 +121,7 @@ class PlannedModel:
     h: Hyperparameters  # what the formulas read of it
     projector: Path | None = None  # its separate projector file, or None
     projector_bytes: int = 0  # bytes of the tensors in there
+    whole: Path | None = None  # what to open where this is one of several parts, or None
 
     def complete(self, inputs: PlanInputs) -> PlanInputs:
         """Return inputs with what the model itself adds to them."""
@@ -141,7 +145,11 @@ def read_model(document: Document) -> PlannedModel:
             "the model does not state its number of layers (block_count), so it cannot be planned"
         )
     nbytes = completed(PlanInputs(), model).settings.projector_bytes
-    return PlannedModel(document.title, document.path, h, model.projector, nbytes)
+    path, whole = document.path, None
+    if model.files[0].path == path and not is_address(path):
+        with suppress(SourceError):  # its folder cannot be listed: nor can it be opened
+            whole = whole_of(path)
+    return PlannedModel(document.title, path, h, model.projector, nbytes, whole)
 
 
 @dataclass(frozen=True, slots=True)

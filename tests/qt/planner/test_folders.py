@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,9 +17,11 @@ from pytestqt.qtbot import QtBot
 
 from explorer.planner import Device, Host
 from explorer.planner.plan import MEMORY, Level
+from explorer.present.plan import amount_text
 from explorer.present.plan_export import Curves
 from explorer.qt.document import Document
 from explorer.qt.planner.controls import StopSlider
+from explorer.text import bytes_text
 from tests.helpers.ollama_store import OllamaStore
 from tests.qt.planner.plan_models import GIB, Panel
 
@@ -39,10 +42,11 @@ MAC = Device("0", "Metal", 24 * GIB, name="Apple M3 Max", total=36 * GIB, integr
 TWO = (CARD, replace(CARD, id="1"))
 
 
-def write_folder(folder: Path) -> Path:
-    """Write the headers of a llama model of two layers; its weights are a hole in the file."""
+def write_weights(path: Path, layers: range) -> Path:
+    """Write headers of layers of a llama model; the weights are a hole in the file."""
     shapes = {"model.embed_tokens.weight": [32_000, 4096], "lm_head.weight": [32_000, 4096]}
-    for layer in range(2):
+    shapes = shapes if 0 in layers else {}
+    for layer in layers:
         place = f"model.layers.{layer}"
         for name, rows in (("q_proj", 4096), ("k_proj", 1024), ("v_proj", 1024)):
             shapes[f"{place}.self_attn.{name}.weight"] = [rows, 4096]
@@ -53,10 +57,16 @@ def write_folder(folder: Path) -> Path:
         header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [end, end + size]}
         end += size
     text = json.dumps(header).encode()
-    folder.mkdir()
-    with (folder / "model.safetensors").open("wb") as file:
+    with path.open("wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         file.truncate(8 + len(text) + end)
+    return path
+
+
+def write_folder(folder: Path) -> Path:
+    """Write a llama model of two layers."""
+    folder.mkdir()
+    write_weights(folder / "model.safetensors", range(2))
     (folder / "config.json").write_text(json.dumps(CONFIG))
     return folder
 
@@ -121,6 +131,9 @@ def test_layers_are_shared_by_a_slider_and_the_command_says_so(qtbot: QtBot, pan
     both = panel.plan().gpus
     assert [held.is_used for held in both] == [True, True]
     assert both[0].weights == both[1].weights < alone
+    first = panel.body.picture.bars.bars[0]
+    assert first.mark == math.ceil(0.92 * CARD.free)
+    assert amount_text(first).startswith(f"{bytes_text(first.held_bytes)} of a budget of 22.1 GiB")
     strip = panel.body.picture.strip
     assert "on 1 · L4 and 2 · L4" in strip.describe(0)
     qtbot.keyClick(strip, Qt.Key.Key_Right, Qt.KeyboardModifier.ControlModifier)
@@ -151,6 +164,25 @@ def test_layers_are_shared_by_a_slider_and_the_command_says_so(qtbot: QtBot, pan
         "command",
         "server",
     }  # of Ollama and LM Studio, which load no such folder, none
+
+
+def test_of_one_part_of_a_model_the_others_are_opened_by_a_button(
+    panel: Panel, load: Callable[[Path], Document], tmp_path: Path
+) -> None:
+    button = panel.body.answer.whole
+    assert not button.isVisible()  # of the folder itself
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    first, _ = (
+        write_weights(folder / f"model-0000{part}-of-00002.safetensors", range(part - 1, part))
+        for part in (1, 2)
+    )
+    panel.show(load(first), profile=None)
+    assert "what is missing is not counted" in panel.plan().warnings[0]
+    assert button.isVisible()
+    button.click()
+    assert panel.app.calls("open") == [(folder, "planner")]
 
 
 LOG = """\
