@@ -112,17 +112,21 @@ class DeviceTable(QtCore.QAbstractTableModel):
         roles = Qt.ItemDataRole
         cells: dict[int, Any] = {
             roles.ToolTipRole: device_text(device),
-            roles.WhatsThisRole: _meaning(column),
+            roles.WhatsThisRole: _MEANINGS[column],
             ItemRole.ROW: index.row(),
         }
         if column == NAME:
             cells |= {roles.DisplayRole: short_name(device), ItemRole.RAW: device_name(device)}
-        else:
-            size = Range.exactly(device.free) if column == FREE else self._reserve(device)
-            is_one = size is not None and size.low == size.high
-            cells |= {roles.DisplayRole: range_text(size), ItemRole.RAW: size and size.high}
-            cells |= {roles.EditRole: size_text(size.high) if size and is_one else ""}
-            cells |= {roles.TextAlignmentRole: RIGHT}
+            return cells.get(role)
+        size = Range.exactly(device.free) if column == FREE else self._reserve(device)
+        cells[roles.TextAlignmentRole] = RIGHT
+        cells |= {roles.DisplayRole: "–", roles.EditRole: ""}
+        if size is not None:
+            cells |= {roles.DisplayRole: bytes_text(size.high), ItemRole.RAW: size.high}
+            if size.low == size.high:
+                cells[roles.EditRole] = size_text(size.high)
+            else:  # as much as the bars show
+                cells[roles.ToolTipRole] = f"{range_text(size)} by logs. Plans keep the most free."
         return cells.get(role)
 
     def _reserve(self, device: Device) -> Range | None:
@@ -170,7 +174,7 @@ class DeviceTable(QtCore.QAbstractTableModel):
             return titles[section]
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return _START if section == NAME else RIGHT
-        return _meaning(section) if role == Qt.ItemDataRole.WhatsThisRole else None
+        return _MEANINGS[section] if role == Qt.ItemDataRole.WhatsThisRole else None
 
     def supportedDropActions(self) -> Qt.DropAction:
         return Qt.DropAction.MoveAction
@@ -204,10 +208,6 @@ def added(devices: tuple[Device, ...], device: Device, count: int = 1) -> tuple[
         named = (replace(device, id=str(number)) for number in range(len(devices) + 1))
         devices = (*devices, next(one for one in named if one.key not in taken))
     return devices
-
-
-def _meaning(column: int) -> str:
-    return _MEANINGS[column]
 
 
 _SEVERAL: Final = re.compile(r"\s*(\d{1,2})\s*[x×*]\s*(\S.*)")

@@ -553,8 +553,9 @@ class AnswerBar(QtWidgets.QWidget):
         """Show an answer, and take it by a button where it would change something."""
         self._advice, self._searched = advice, True
         changes, asked = plan_texts.advice_changes(advice), self._state.inputs.settings
+        plan = self._current.plan
         self.apply.setText(plan_texts.apply_text(advice))
-        self.apply.setVisible(bool(changes))
+        self.apply.setVisible(any(plan is None or plan.used(k) != v for k, v in changes.items()))
         self.apply.setEnabled(any(getattr(asked, name) != one for name, one in changes.items()))
         self._show_sentence()
 

@@ -14,6 +14,7 @@ from explorer.hardware.catalogue import load_catalogue
 from explorer.planner import Device
 from explorer.qt.planner.devices import FREE, NAME, RESERVE, CatalogueDialog, added
 from explorer.qt.widgets.table_model import ItemRole
+from explorer.text import bytes_text
 from tests.qt.planner.plan_models import GIB, MACHINE, Panel
 
 KEY = Qt.Key
@@ -219,7 +220,9 @@ def test_each_gpu_has_a_reserve_that_is_edited_in_place(panel: Panel) -> None:
     panel.state.replace_inputs(profile="llama.cpp")
     panel.settle()
     cell = model.index(0, RESERVE)
-    assert cell.data() == "73.0 MiB to 703 MiB"  # as logs show it
+    kept = panel.state.current.plan.gpus[0].reserve.high
+    assert cell.data() == bytes_text(kept) == "703 MiB"  # as the bars have it
+    assert "73.0 MiB to 703 MiB by logs" in cell.data(Qt.ItemDataRole.ToolTipRole)
     assert model.setData(cell, "1 GiB")
     panel.settle()
     assert panel.state.inputs.devices[0].reserve == GIB
@@ -233,7 +236,7 @@ def test_each_gpu_has_a_reserve_that_is_edited_in_place(panel: Panel) -> None:
     assert model.setData(cell, "")
     assert panel.state.inputs.devices[0].reserve is None
     panel.settle()
-    assert cell.data() == "73.0 MiB to 703 MiB"
+    assert cell.data() == "703 MiB"
 
 
 def test_without_a_gpu_one_is_asked_for_and_nothing_is_alarming(panel: Panel) -> None:
