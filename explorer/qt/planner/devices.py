@@ -615,11 +615,8 @@ class _DeviceView(QtWidgets.QTableView):
         header = self.horizontalHeader()
         header.setHighlightSections(False)
         header.setSectionResizeMode(NAME, QtWidgets.QHeaderView.ResizeMode.Stretch)
-        width = self.fontMetrics().horizontalAdvance(" 88.8 GiB ") + 8
         for column in (FREE, RESERVE):
-            header.setSectionResizeMode(column, QtWidgets.QHeaderView.ResizeMode.Fixed)
-            self.setColumnWidth(column, max(width, header.sectionSizeHint(column)))
-        self.verticalHeader().setDefaultSectionSize(self.fontMetrics().height() + 7)
+            header.setSectionResizeMode(column, QtWidgets.QHeaderView.ResizeMode.ResizeToContents)
         self.show_rows()
         self.delete_action = self._action("Remove", "Delete")
         self._action("Move up", "Alt+Up").triggered.connect(lambda: self._shift(-1))
@@ -627,9 +624,10 @@ class _DeviceView(QtWidgets.QTableView):
 
     def show_rows(self) -> None:
         """Take the height of the GPUs, up to some."""
-        rows = min(max(self._devices.rowCount(), 1), _SHOWN_ROWS)
+        rows, line = min(max(self._devices.rowCount(), 1), _SHOWN_ROWS), self.fontMetrics().height()
         header = self.horizontalHeader().sizeHint().height()
-        self.setFixedHeight(header + rows * self.verticalHeader().defaultSectionSize() + 4)
+        self.verticalHeader().setDefaultSectionSize(line + 7)
+        self.setFixedHeight(header + rows * (line + 7) + 4)
 
     def _action(self, text: str, keys: str) -> QAction:
         action = QAction(text, self)
@@ -646,6 +644,11 @@ class _DeviceView(QtWidgets.QTableView):
             self.setCurrentIndex(self._devices.index(target, NAME))
 
     # Qt
+
+    def changeEvent(self, event: QtCore.QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QtCore.QEvent.Type.FontChange:
+            self.show_rows()
 
     def focusInEvent(self, event: QFocusEvent) -> None:
         super().focusInEvent(event)

@@ -271,11 +271,16 @@ def fill(
 
 
 class ScrolledArea(QtWidgets.QScrollArea):
-    """Scrolls a widget up and down, and is as wide as it at least, up to `most` pixels."""
+    """Scrolls a widget up and down, and is as wide as it at least, up to `most` pixels.
+
+    Attributes:
+        is_whole: Whether it asks for the height of the widget, to scroll nothing.
+    """
 
     def __init__(self, most: int, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._most = most
+        self.is_whole = False
 
     # Qt
 
@@ -285,7 +290,8 @@ class ScrolledArea(QtWidgets.QScrollArea):
         if inner is None:
             return hint
         wanted = inner.minimumSizeHint().width() + self.verticalScrollBar().sizeHint().width()
-        return QSize(max(hint.width(), min(wanted, self._most)), hint.height())
+        height = inner.sizeHint().height() if self.is_whole else hint.height()
+        return QSize(max(hint.width(), min(wanted, self._most)), height)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() == QEvent.Type.LayoutRequest:

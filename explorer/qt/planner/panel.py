@@ -642,9 +642,9 @@ class PlannerBody(QtWidgets.QWidget):
         self.side = scrolled(side, "Settings and devices", _FOLDED)
         self._settings_side, self._right = side, right
         self.controls.advanced.toggled.connect(lambda _: self._fold())
-        shown = (self.answer, self.picture, (self.pages, 1))
-        above = (0, Space.NEAR, 0, 0)
-        fill(QtWidgets.QVBoxLayout(right), *shown, spacing=Space.GROUP, margins=above)
+        self._beside, self._above = QtWidgets.QVBoxLayout(right), QtWidgets.QVBoxLayout(self)
+        shown, above = (self.answer, self.picture, (self.pages, 1)), (0, Space.NEAR, 0, 0)
+        fill(self._beside, *shown, spacing=Space.GROUP, margins=above)
         self.splitter = QtWidgets.QSplitter(self)
         for part in (self.side, right):
             self.splitter.addWidget(part)
@@ -652,7 +652,7 @@ class PlannerBody(QtWidgets.QWidget):
         self.splitter.setChildrenCollapsible(False)
         widen_with_text(self.splitter, 0)
         self.splitter.setSizes([scaled(_SIDE_WIDTH), 1000])
-        fill(QtWidgets.QVBoxLayout(self), (self.splitter, 1), spacing=0)
+        fill(self._above, (self.splitter, 1), spacing=0)
         chain = [
             *(*self.devices.tab_chain(), *self.controls.tab_chain()),
             *(*self.attachments.tab_chain(), *self.answer.tab_chain()),
@@ -667,17 +667,20 @@ class PlannerBody(QtWidgets.QWidget):
     # Qt
 
     def resizeEvent(self, event: QtGui.QResizeEvent) -> None:
-        """Fold the settings above the picture where there is no room beside it."""
+        """Fold the settings between answer and picture where there is no room beside them."""
         if (self.width() < scaled(_FOLDED)) != self._is_folded:
             self._fold()
         super().resizeEvent(event)
 
     def minimumSizeHint(self) -> QSize:
         """Ask for little width, and for height where the settings are above the picture."""
-        above = self._settings_side.sizeHint().height() if self._is_folded else 0
         # the answer has more lines where there is less width, and Qt asks for one: others shrank
-        answer, wide = self.answer, self._right.width()
-        above += max(0, answer.heightForWidth(wide) - answer.minimumSizeHint().height())
+        answer = self.answer
+        above = answer.heightForWidth(self._right.width())
+        if self._is_folded:
+            above += self._settings_side.sizeHint().height() + self.splitter.handleWidth()
+        else:
+            above = max(0, above - answer.minimumSizeHint().height())
         return QSize(_LEAST_WIDTH, self._right.minimumSizeHint().height() + above)
 
     def _fit_page(self) -> None:
@@ -691,11 +694,13 @@ class PlannerBody(QtWidgets.QWidget):
         return self.splitter.orientation() == Qt.Orientation.Vertical
 
     def _fold(self) -> None:
-        """Put settings and picture beside each other, or above: then the whole page scrolls."""
+        """Put settings beside answer and picture, or between them: then the whole page scrolls."""
         folded, way = self.width() < scaled(_FOLDED), Qt.Orientation
+        if folded != self._is_folded:
+            (self._above if folded else self._beside).insertWidget(0, self.answer)
         self.splitter.setOrientation(way.Vertical if folded else way.Horizontal)
-        self.side.setMinimumHeight(self._settings_side.sizeHint().height() if folded else 0)
-        self.splitter.setSizes([self.side.minimumHeight() if folded else scaled(_SIDE_WIDTH), 1000])
+        self.side.is_whole = folded
+        self.splitter.setSizes([0 if folded else scaled(_SIDE_WIDTH), 1000])
         self._fit_page()
 
     def _connect(self, state: PlannerState) -> None:
@@ -715,8 +720,6 @@ class PlannerBody(QtWidgets.QWidget):
         page = self.pages.currentWidget()
         if isinstance(page, PlannerPage):
             page.follow(current)
-        if self._is_folded and self.side.minimumHeight() != self._settings_side.sizeHint().height():
-            self._fold()  # a device or a sentence more: the page scrolls, not the settings within
 
     def show_figure(self, name: str) -> None:
         self.pages.setCurrentWidget(self.details)

@@ -262,6 +262,25 @@ def test_a_page_that_is_too_high_scrolls_and_squeezes_no_picture(panel: Panel) -
         assert body.answer.height() >= body.answer.heightForWidth(body.answer.width())
 
 
+def test_where_there_is_little_room_the_answer_stays_above_the_settings(panel: Panel) -> None:
+    body = panel.body
+    body.controls.advanced.setChecked(True)
+    for width, is_above in ((640, True), (1280, False), (640, True)):
+        panel.view.resize(width, 300)
+        QApplication.processEvents()
+        panel.view.resize(width, panel.view.minimumSizeHint().height())  # as the window's area does
+        QApplication.processEvents()
+        answer, settings, picture = (
+            part.mapTo(panel.view, QPoint(0, 0)).y()
+            for part in (body.answer, body.devices, body.picture)
+        )
+        assert (answer + body.answer.height() <= settings) == is_above
+        assert answer < picture
+        inner = body.side.verticalScrollBar()
+        if is_above:  # the page scrolls
+            panel.qtbot.waitUntil(lambda bar=inner: not bar.isVisible(), timeout=5000)
+
+
 def test_warnings_take_the_colours_of_another_scheme(panel: Panel) -> None:
     panel.state.replace_inputs(devices=(Device("0", "CUDA", 1 * GIB),))
     panel.state.set(context=1 << 20)
