@@ -187,6 +187,7 @@ _CONTROLS: Final = """
 QPushButton, QToolButton {{ color: {text}; background: {surface};
     border: 1px solid {control}; border-radius: {corner}px; }}
 QPushButton {{ padding: 4px 10px; }}
+QDialogButtonBox, QMessageBox {{ dialogbuttonbox-buttons-have-icons: 0; }}
 QToolButton {{ padding: 3px 6px; }}
 QPushButton:hover, QToolButton:hover {{ background: {raised}; }}
 QPushButton:pressed, QPushButton:checked, QToolButton:pressed, QToolButton:checked {{

@@ -14,6 +14,7 @@ from PySide6.QtWidgets import (
     QApplication,
     QCheckBox,
     QComboBox,
+    QDialogButtonBox,
     QLineEdit,
     QPushButton,
     QRadioButton,
@@ -86,6 +87,15 @@ def test_selection_and_focus_are_seen(scheme: Scheme) -> None:
     palette = QApplication.palette()
     for ground in (_ROLE.Base, _ROLE.Window):
         assert contrast(palette.color(_ROLE.Highlight), palette.color(ground)) >= 3.0  # 1.4.11
+
+
+def test_buttons_of_dialogs_have_no_icons_in_another_style(qtbot: QtBot) -> None:
+    apply_scheme(Scheme.LIGHT)
+    buttons = QDialogButtonBox.StandardButton
+    box = QDialogButtonBox(buttons.Open | buttons.Save | buttons.Cancel)
+    qtbot.addWidget(box)
+    box.show()
+    assert all(button.icon().isNull() for button in box.buttons())
 
 
 @pytest.mark.parametrize("kind", [QPushButton, QLineEdit])
