@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -60,6 +61,8 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def save(_parent: object, title: str, name: str, kinds: str, *_: object) -> tuple[str, str]:
         assert not ACTING.search(title + kinds)
+        folder, name = os.path.split(name)
+        assert folder in {"", str(tmp_path / "saved")}  # where the last file was
         suggested.append(name)
         return str(tmp_path / "saved" / name), kinds.split(";;", maxsplit=1)[0]
 
