@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import click
 
@@ -14,7 +14,6 @@ from explorer.analysis.importance import importance_for, known_names, open_matri
 from explorer.analysis.matching.pairing import match_models
 from explorer.analysis.recipes.fits import (
     RecipeTrial,
-    RecipeTypes,
     recipe_names,
     recipe_size,
     trial_cost,
@@ -151,6 +150,7 @@ def recipes_command(  # noqa: PLR0913 - one for each option
       gguf-explorer recipes model-f16.gguf --imatrix imatrix.gguf --recipe IQ2_M --json
     """
     files = output.TableFiles(csv_path, parquet_path)
+    described = trials_table(weighted=matrix_path is not None)
     with ExitStack() as stack:
         model = stack.enter_context(open_model(options.model_path(path, root)))
         reason = why_no_recipe(model)
@@ -170,10 +170,22 @@ def recipes_command(  # noqa: PLR0913 - one for each option
         kinds = {name: size.types for name, size in sized if size.problem is None}
         inputs = _inputs(model, gpus, context)
         plans = memory_plans(model, inputs, {PRESENT: {}, **kinds}, lambda: None)
-        asked = _Asked(model, original, matrix, present, sets, recipes, plans[0], errors, workers)
-        found = _tried(asked, None if as_json else files.wanted)
+        kept = TaskErrors(model, original, partial(_importance, model, matrix))
+        cost = trial_cost(sets, recipes) if errors else 0
+        with output.Progress(cost, shown=as_json or not output.on_terminal()) as line:
+            progress = line.counter("rounding")
+            trials = try_recipes(
+                *(model, present, sets, recipes, kept, workers), measured=errors, progress=progress
+            )
+            if not as_json:
+                known_rows = [TriedRecipe(RecipeTrial(one, present)) for one in recipes]
+                lines = (TriedRecipe(one, plan=plans[0].get(one.recipe.recipe)) for one in trials)
+                shown = output.print_rows(
+                    described, known_rows, lines, needed=files.wanted, above=_above(present)
+                )
+                trials = (row.trial for row in shown)
+            found = list(trials)
     rows = words.tried(model, found, plans[0])
-    described = trials_table(weighted=matrix_path is not None)
     files.save(described.names, map(described.flat, rows))
     if as_json:
         about = {"path": path, "original": original_path, "imatrix": matrix_path}
@@ -183,49 +195,9 @@ def recipes_command(  # noqa: PLR0913 - one for each option
     return 0
 
 
-class _Asked(NamedTuple):
-    """What to try on what."""
-
-    model: Model
-    original: Model | None
-    matrix: Model | None
-    present: SizeAfter
-    sets: Sequence[TensorSet]
-    recipes: Sequence[RecipeTypes]
-    plans: Mapping[str, PlannedMemory]
-    measured: bool
-    workers: int
-
-
-def _tried(asked: _Asked, printed: bool | None) -> list[RecipeTrial]:
-    """Return what every recipe makes; printed as they come unless `printed` is None.
-
-    If it is true, they are needed for something else, too.
-    """
-    cost = trial_cost(asked.sets, asked.recipes) if asked.measured else 0
-    with output.Progress(cost, shown=printed is None or not output.on_terminal()) as line:
-        trials = try_recipes(
-            asked.model,
-            asked.present,
-            asked.sets,
-            asked.recipes,
-            TaskErrors(
-                *(asked.model, asked.original), partial(_importance, asked.model, asked.matrix)
-            ),
-            asked.workers,
-            measured=asked.measured,
-            progress=line.counter("rounding"),
-        )
-        if printed is None:
-            return list(trials)
-        present = asked.present
-        bits = bits_text(present.bits_per_weight)
-        above = f"as it is: {bytes_text(present.nbytes)}, {bits} bits per weight\n\n"
-        known = [TriedRecipe(RecipeTrial(one, present)) for one in asked.recipes]
-        rows = (TriedRecipe(one, plan=asked.plans.get(one.recipe.recipe)) for one in trials)
-        described = trials_table(weighted=asked.matrix is not None)
-        shown = output.print_rows(described, known, rows, needed=printed, above=above)
-        return [row.trial for row in shown]
+def _above(present: SizeAfter) -> str:
+    bits = bits_text(present.bits_per_weight)
+    return f"as it is: {bytes_text(present.nbytes)}, {bits} bits per weight\n\n"
 
 
 def _original(stack: ExitStack, path: str | None) -> Model | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import Qt
 from PySide6.QtTest import QAbstractItemModelTester
 from pytestqt.qtbot import QtBot
 
@@ -93,18 +92,3 @@ def test_a_model_that_no_recipe_is_for(
     panel.show(document)  # what was worked out is there at once
     assert page.roles.table.rowCount() == 4
     assert [job.title for job in jobs] == []  # type: ignore[attr-defined]
-
-
-def test_a_comparison_that_was_cancelled_can_be_read_on(
-    qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path
-) -> None:
-    document = load(write_gguf(tmp_path / "model.gguf", "llama", ARRAYS, TYPES, block_count=2))
-    panel = SurveyPanel(qtbot, app, document)
-    page = panel.view.type_mix
-    panel.view.show_page(page)
-    app.runner.cancel_all()  # as the status bar does
-    panel.settle()
-    assert page.state.heading.text() == "Cancelled"
-    qtbot.mouseClick(page.state.button, Qt.MouseButton.LeftButton)
-    panel.settle()
-    assert page.roles.table.rowCount() == len(type_mix(document.model))
