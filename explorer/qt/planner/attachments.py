@@ -13,12 +13,12 @@ from PySide6.QtCore import QSignalBlocker, Qt
 from explorer.errors import PlanError
 from explorer.planner.attachments import Attachment, check_together, propose, read_attachment
 from explorer.qt.jobs import Job, JobSlot
-from explorer.qt.planner.fields import CalmComboBox, buddy_label, fill, push_button
+from explorer.qt.planner.fields import CalmComboBox, buddy_label, push_button
 from explorer.qt.planner.state import CurrentPlan, PlannedModel, PlannerState
 from explorer.qt.services import Services
 from explorer.qt.theme import Space
 from explorer.qt.widgets.asking import ask_file
-from explorer.qt.widgets.building import Flow
+from explorer.qt.widgets.building import Flow, column, row
 from explorer.sources import Address
 from explorer.text import bytes_text, plain_text, shorten
 
@@ -55,15 +55,13 @@ class AttachmentsBox(QtWidgets.QWidget):
         self.buttons: list[QtWidgets.QPushButton] = []
         self._shown: tuple[object, ...] = ()
         self._values: list[object] = []  # of the choices
-        self._flow = QtWidgets.QVBoxLayout()
+        self._flow = column(spacing=Space.NEAR)
         self._holder: QtWidgets.QWidget | None = None
-        line = fill(
-            QtWidgets.QHBoxLayout(),
-            buddy_label("Speculati&ve decoding", self.speculation),
-            (self.speculation, 1),
-        )
-        fill(QtWidgets.QVBoxLayout(self), line, self._flow, spacing=Space.NEAR)
+        label = buddy_label("Speculati&ve decoding", self.speculation)
+        line = row(label, (self.speculation, 1))
+        column(line, self._flow, of=self, spacing=Space.NEAR)
         self.follow(state.current)
+        state.plan_changed.connect(self.follow)
 
     def tab_chain(self) -> list[QtWidgets.QWidget]:
         """Return what takes the focus, in reading order."""

@@ -251,6 +251,7 @@ class SettingsControls(QtWidgets.QWidget):
         self.context = self._sliders["context"]
         self._unfold()
         self.follow(state.current)
+        state.plan_changed.connect(self.follow)
 
     def tab_chain(self) -> list[QtWidgets.QWidget]:
         """Return what takes the focus, from top to bottom."""

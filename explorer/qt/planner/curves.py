@@ -11,7 +11,7 @@ import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QRectF, QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLabel, QWidget
 
 from explorer.parallel import LruCache
 from explorer.planner.plan import MEMORY, CurveKind, Plan
@@ -21,12 +21,12 @@ from explorer.present.explanations import picture_text
 from explorer.present.pictures import curves_sentence
 from explorer.present.plan import context_text
 from explorer.qt.jobs import Job, JobSlot
-from explorer.qt.planner.fields import CalmComboBox, fill
+from explorer.qt.planner.fields import CalmComboBox
 from explorer.qt.planner.pages import PlannerPage
 from explorer.qt.planner.state import CurrentPlan, PlannedModel, PlannerState
 from explorer.qt.services import Services
 from explorer.qt.theme import TextSize, text_font, warning_colour
-from explorer.qt.widgets.building import NOTE
+from explorer.qt.widgets.building import NOTE, column, row
 from explorer.qt.widgets.controls import picture_buttons
 from explorer.qt.widgets.plot import ThemedPlot
 from explorer.qt.widgets.plot_panel import PlotExport
@@ -389,11 +389,11 @@ class CurvesPage(PlannerPage):
         hint.setMinimumHeight(2 * self.fontMetrics().lineSpacing())  # a preview has two lines
         saving = picture_buttons(self, self.plot.copy_requested, self.ask_export)
         buttons = (*self.plot.zoom_buttons(self), *saving)
-        line = fill(QHBoxLayout(), (hint, 1), *buttons, margins=NOTE)
+        line = row((hint, 1), *buttons, margins=NOTE)
         self.kind = CalmComboBox(self)
         self.kind.setAccessibleName("What the curves show")
         self.kind.hide()
-        fill(QVBoxLayout(self), self.kind, (self.plot, 1), line, spacing=0)
+        column(self.kind, (self.plot, 1), line, of=self)
         self.kind.currentIndexChanged.connect(lambda _: self.refresh())
         self.plot.export_requested.connect(self.ask_export)
         self.plot.copy_requested.connect(lambda: self._export.copy(self.plot))

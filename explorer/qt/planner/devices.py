@@ -31,13 +31,12 @@ from explorer.qt.planner.fields import (
     TokenSpinBox,
     buddy_label,
     colour_text,
-    fill,
     push_button,
 )
 from explorer.qt.planner.state import CurrentPlan, PlannedModel, PlannerState
 from explorer.qt.services import Services
 from explorer.qt.theme import Space, scaled
-from explorer.qt.widgets.building import Flow
+from explorer.qt.widgets.building import Flow, column, row
 from explorer.qt.widgets.labels import Tile, plain_label
 from explorer.qt.widgets.painting import plain_tip, stand_on_page
 from explorer.qt.widgets.table_model import RIGHT, Index, ItemRole, TableModel
@@ -254,15 +253,9 @@ class CatalogueDialog(QtWidgets.QDialog):
     def _lay_out(self) -> None:
         close = QtWidgets.QDialogButtonBox(QtWidgets.QDialogButtonBox.StandardButton.Cancel, self)
         close.rejected.connect(self.reject)
-        label, line = buddy_label("&How many", self.count), QtWidgets.QHBoxLayout()
-        fill(line, label, self.count, self.add, None, close)
-        fill(
-            QtWidgets.QVBoxLayout(self),
-            self.search,
-            (self.table, 1),
-            line,
-            margins=(Space.WIDE,) * 4,
-        )
+        line = row(buddy_label("&How many", self.count), self.count, self.add, 1, close)
+        around = (Space.WIDE,) * 4
+        column(self.search, (self.table, 1), line, of=self, margins=around, spacing=Space.NEAR)
 
     def _filter(self, text: str) -> None:
         several, words = _SEVERAL.fullmatch(text), self._words
@@ -479,13 +472,11 @@ class DevicesBox(Tile):
     # Parts
 
     def _lay_out(self) -> None:
-        buttons, memory = Flow(self.add, self.remove, self.sets), QtWidgets.QHBoxLayout()
+        buttons, around = Flow(self.add, self.remove, self.sets), (Space.WIDE,) * 4
         ram = buddy_label("&Main memory", self.ram)
-        swap = buddy_label("S&wap", self.swap)
-        fill(memory, ram, self.ram, swap, self.swap, spacing=Space.NEAR)
-        layout, pad = QtWidgets.QVBoxLayout(self), (Space.WIDE,) * 4
+        memory = row(ram, self.ram, buddy_label("S&wap", self.swap), self.swap)
         parts = (self.empty, self.table, self.notes, buttons, memory, Flow(self.also))
-        fill(layout, *parts, spacing=Space.NEAR, margins=pad)
+        column(*parts, of=self, spacing=Space.NEAR, margins=around)
 
     def _fill_also(self) -> None:
         """Offer the other open models as loaded already."""
@@ -560,9 +551,8 @@ class MachineDialog(QtWidgets.QDialog):
         state.plan_changed.connect(self.refused.hide)
         buttons = QtWidgets.QDialogButtonBox(QtWidgets.QDialogButtonBox.StandardButton.Close, self)
         buttons.rejected.connect(self.reject)
-        parts = text, self.devices, asked_of, asked, self.refused, None, buttons
-        margins = (Space.GROUP,) * 4
-        fill(QtWidgets.QVBoxLayout(self), *parts, spacing=Space.WIDE, margins=margins)
+        parts = text, self.devices, asked_of, asked, self.refused, 1, buttons
+        column(*parts, of=self, spacing=Space.WIDE, margins=(Space.GROUP,) * 4)
         self.resize(scaled(_DIALOG_WIDTH), self.sizeHint().height())
 
     def _ask_of_all(self) -> None:
@@ -615,8 +605,8 @@ class _DeviceView(QtWidgets.QTableView):
         header = self.horizontalHeader()
         header.setHighlightSections(False)
         header.setSectionResizeMode(NAME, QtWidgets.QHeaderView.ResizeMode.Stretch)
-        for column in (FREE, RESERVE):
-            header.setSectionResizeMode(column, QtWidgets.QHeaderView.ResizeMode.ResizeToContents)
+        for section in (FREE, RESERVE):
+            header.setSectionResizeMode(section, QtWidgets.QHeaderView.ResizeMode.ResizeToContents)
         self.show_rows()
         self.delete_action = self._action("Remove", "Delete")
         self._action("Move up", "Alt+Up").triggered.connect(lambda: self._shift(-1))

@@ -6,7 +6,7 @@ A field changes by the wheel only while it has the focus, so that one can scroll
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 from PySide6 import QtGui, QtWidgets
 from PySide6.QtCore import (
@@ -21,7 +21,7 @@ from PySide6.QtCore import (
     Qt,
     Signal,
 )
-from PySide6.QtWidgets import QBoxLayout, QLabel, QLayout, QPushButton, QWidget
+from PySide6.QtWidgets import QLabel, QPushButton, QWidget
 
 from explorer.errors import PlanError
 from explorer.planner.devices import parse_context, parse_memory
@@ -234,40 +234,6 @@ def _tokens(text: str) -> int | None:
     except PlanError:
         return None
     return tokens if 1 <= tokens <= _MOST_TOKENS else None
-
-
-Part: TypeAlias = QWidget | QLayout | tuple[QWidget, int] | None
-
-
-def fill(
-    layout: QBoxLayout,
-    *parts: Part,
-    spacing: int | None = None,
-    margins: tuple[int, int, int, int] = (0, 0, 0, 0),
-) -> QBoxLayout:
-    """Put parts into a layout, in order, and return it.
-
-    Args:
-        layout: The layout.
-        parts: Widgets, widgets with their stretch, layouts, or None for room that stretches.
-        spacing: Pixels between them; None for those of controls in a row, or of the style.
-        margins: Pixels around them: left, top, right, bottom.
-    """
-    layout.setContentsMargins(*margins)
-    if spacing is None and isinstance(layout, QtWidgets.QHBoxLayout):
-        spacing = Space.NEAR
-    if spacing is not None:
-        layout.setSpacing(spacing)
-    for part in parts:
-        if part is None:
-            layout.addStretch(1)
-        elif isinstance(part, QLayout):
-            layout.addLayout(part)
-        elif isinstance(part, tuple):
-            layout.addWidget(*part)
-        else:
-            layout.addWidget(part)
-    return layout
 
 
 class ScrolledArea(QtWidgets.QScrollArea):

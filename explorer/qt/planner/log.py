@@ -23,12 +23,13 @@ from explorer.present.tables.measured import MEASURED
 from explorer.qt.addresses import MOST_PASTED
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobSlot
-from explorer.qt.planner.fields import fill, push_button
+from explorer.qt.planner.fields import push_button
 from explorer.qt.planner.pages import PlannerPage, show_in
 from explorer.qt.planner.state import PlannerState
 from explorer.qt.services import Services
+from explorer.qt.theme import Space
 from explorer.qt.widgets.asking import ask_file
-from explorer.qt.widgets.building import NOTE, Flow
+from explorer.qt.widgets.building import NOTE, Flow, column, row
 from explorer.qt.widgets.labels import SELECTABLE, plain_label
 from explorer.qt.widgets.table_model import TableModel
 from explorer.qt.widgets.table_view import TableView
@@ -113,14 +114,12 @@ class LogPage(PlannerPage):
 
     def _lay_out(self) -> None:
         buttons = Flow(self.choose, self.paste, self.check)
-        line = fill(QtWidgets.QHBoxLayout(), buttons, margins=NOTE)
-        below = fill(
-            QtWidgets.QHBoxLayout(), (self.notes, 1), self.reserve_unaccounted, margins=NOTE
-        )
+        line = row(buttons, margins=NOTE)
+        below = row((self.notes, 1), self.reserve_unaccounted, margins=NOTE)
         below.setAlignment(self.reserve_unaccounted, Qt.AlignmentFlag.AlignTop)
-        hint = fill(QtWidgets.QHBoxLayout(), self.hint, margins=NOTE)
-        parts = (line, hint, (self.table, 1), below)
-        fill(QtWidgets.QVBoxLayout(self), *parts).addStretch(0)  # room that no table takes
+        hint = row(self.hint, margins=NOTE)
+        # and room that no table takes
+        column(line, hint, (self.table, 1), below, 0, of=self, spacing=Space.NEAR)
 
     def show_document(self, document: Document | None) -> None:
         """Compare logs with this model from now on; forget the log of another one."""

@@ -33,12 +33,12 @@ from explorer.present.tables.plans import (
 )
 from explorer.present.tables.table import Table
 from explorer.qt.jobs import Job, JobSlot
-from explorer.qt.planner.fields import CalmComboBox, SizeEdit, buddy_label, fill, push_button
+from explorer.qt.planner.fields import CalmComboBox, SizeEdit, buddy_label, push_button
 from explorer.qt.planner.picture import PlannerPicture, SavedPicture
 from explorer.qt.planner.state import CurrentPlan, PlannerState, single_shot
 from explorer.qt.services import Services
 from explorer.qt.theme import Space, monospace_font
-from explorer.qt.widgets.building import LINE, NOTE, Flow
+from explorer.qt.widgets.building import LINE, NOTE, Flow, column, row
 from explorer.qt.widgets.labels import SELECTABLE, plain_label
 from explorer.qt.widgets.plot_panel import PlotExport
 from explorer.qt.widgets.table_model import TableModel
@@ -61,6 +61,7 @@ class PlannerPage(QtWidgets.QWidget):
         super().__init__(parent)
         self.state = state
         self._delay = single_shot(self, self._refresh_if_visible, _DELAY_MS)
+        state.plan_changed.connect(self.follow)
 
     def refresh(self) -> None:
         raise NotImplementedError
@@ -116,22 +117,6 @@ def show_in(
 _LEAST_CHARACTERS: Final = 16
 
 
-class Parts(PlannerPage):
-    """Several pages below one another, or one in front of others, in one tab."""
-
-    def __init__(self, state: PlannerState, parent: QtWidgets.QWidget, *parts: PlannerPage) -> None:
-        super().__init__(state, parent)
-        self.parts = parts
-
-    def refresh(self) -> None:
-        """Do nothing: each part does so when it is shown."""
-
-    def follow(self, current: CurrentPlan) -> None:
-        for part in self.parts:
-            if part.isVisible():
-                part.follow(current)
-
-
 class ComparePage(PlannerPage):
     """The current plan beside pinned settings and other open models, from which it differs.
 
@@ -140,12 +125,7 @@ class ComparePage(PlannerPage):
     Attributes:
         pin: Pins the current settings.
         use: Makes pinned settings the current ones.
-
-    Signals:
-        others_wanted: The page is shown and needs the other models.
     """
-
-    others_wanted = Signal()
 
     def __init__(self, state: PlannerState, app: Services, parent: QtWidgets.QWidget) -> None:
         super().__init__(state, parent)
@@ -161,8 +141,8 @@ class ComparePage(PlannerPage):
         words = "Pinned settings, and the other open models with the settings of now."
         hint = QtWidgets.QLabel(words, self, wordWrap=True)
         buttons = Flow(self.pin, self.use, self.rename, self.unpin)
-        line = fill(QtWidgets.QHBoxLayout(), buttons, margins=LINE)
-        fill(QtWidgets.QVBoxLayout(self), line, (self.table, 1), hint, spacing=Space.TIGHT)
+        line = row(buttons, margins=LINE)
+        column(line, (self.table, 1), hint, of=self, spacing=Space.TIGHT)
         self.pin.clicked.connect(lambda _: state.pin())
         self.use.clicked.connect(self._use)
         self.rename.clicked.connect(self._rename)
@@ -173,7 +153,6 @@ class ComparePage(PlannerPage):
 
     def refresh(self) -> None:
         """Plan what is compared, and show it when it is there."""
-        self.others_wanted.emit()
         state, result = self.state, self.state.current.result
         model = state.current.model
         if model is None or result is None:
@@ -257,7 +236,7 @@ class ProgramsPage(PlannerPage):
         self.why.setContentsMargins(*NOTE)
         self.why.setTextInteractionFlags(SELECTABLE)
         self.why.setAccessibleName("Why programs differ")
-        fill(QtWidgets.QVBoxLayout(self), self.table, self.why, spacing=0)
+        column(self.table, self.why, of=self)
 
     def refresh(self) -> None:
         """Plan by all engines, and show them when they are there."""
@@ -301,7 +280,7 @@ class ChoiceLine(QtWidgets.QWidget):
         self.sentence.setTextInteractionFlags(SELECTABLE)
         self.use = push_button(self, "Use", "")
         self.use.clicked.connect(lambda: self._state.apply(self._changes))
-        fill(QtWidgets.QHBoxLayout(self), (self.sentence, 1), self.use, spacing=Space.NEAR)
+        row((self.sentence, 1), self.use, of=self)
         self.hide()
 
     def refresh(self) -> None:
@@ -365,7 +344,7 @@ class Bandwidths(QtWidgets.QWidget):
             parts += [buddy_label(text, field), field]
         self.gpu.size_chosen.connect(lambda rate: self._give(main=False, rate=rate))
         self.main.size_chosen.connect(lambda rate: self._give(main=True, rate=rate))
-        fill(QtWidgets.QHBoxLayout(self), Flow(*parts))
+        row(Flow(*parts), of=self)
 
     def _devices(self) -> list[Device]:
         plan = self._state.current.plan
@@ -428,14 +407,14 @@ class DetailsPage(PlannerPage):
         self.model = TableModel(self)
         self.table = TableView(self.model, app, self)
         self.table.setAccessibleName("Figures of the chart")
-        label, line = buddy_label("&Show", self.choice), QtWidgets.QHBoxLayout()
         self._front = QtWidgets.QStackedWidget(self)
         self._front.addWidget(self.why)
         self._front.addWidget(self.table)
         self.chosen_alone = ChoiceLine(state, app, self)
         self.bandwidths = Bandwidths(state, self)
-        fill(line, label, self.choice, None, self.bandwidths, margins=LINE)
-        fill(QtWidgets.QVBoxLayout(self), line, (self._front, 1), self.chosen_alone)
+        label = buddy_label("&Show", self.choice)
+        line = row(label, self.choice, 1, self.bandwidths, margins=LINE)
+        column(line, (self._front, 1), self.chosen_alone, of=self, spacing=Space.NEAR)
         self.choice.currentIndexChanged.connect(lambda _: self.refresh())
         self.table.row_selected.connect(self._emit_layer)
 
@@ -526,10 +505,10 @@ class WhyPage(PlannerPage):
             (self.title, self.formula, (self.inputs, 1)),
         ):
             side = QtWidgets.QWidget(self)
-            fill(QtWidgets.QVBoxLayout(side), *parts, spacing=Space.TIGHT)
+            column(*parts, of=side, spacing=Space.TIGHT)
             splitter.addWidget(side)
         splitter.setChildrenCollapsible(False)
-        fill(QtWidgets.QVBoxLayout(self), splitter)
+        column(splitter, of=self)
         self.figures.row_selected.connect(self._choose_row)
         self.inputs.row_opened.connect(self._follow_input)
         self.search.changed.connect(self._filter)
@@ -653,8 +632,8 @@ class ExportPage(PlannerPage):
             part.save_requested.connect(self._ask_save)
         words = "The context menus of tables copy, and save CSV and JSON."
         hint = QtWidgets.QLabel(words, self, wordWrap=True)
-        line = fill(QtWidgets.QHBoxLayout(), self.save, (hint, 1))
-        fill(QtWidgets.QVBoxLayout(self), self._grid, line, margins=LINE).setStretch(0, 1)
+        line = row(self.save, (hint, 1))
+        column((self._grid, 1), line, of=self, margins=LINE, spacing=Space.NEAR)
 
     def text(self, name: str) -> str:
         """Return a text by its name: that of a key of `copy_buttons`."""
@@ -699,8 +678,8 @@ class ExportPage(PlannerPage):
         button.clicked.connect(lambda: QGuiApplication.clipboard().setText(self.text(name)))
         label = buddy_label(title, edit)
         label.setContentsMargins(0, Space.TIGHT, 0, 0)  # its words beside the first line
-        for column, widget in enumerate((label, edit, button)):
-            self._grid.addWidget(widget, row, column)
+        for place, widget in enumerate((label, edit, button)):
+            self._grid.addWidget(widget, row, place)
             if widget is not edit:
                 self._grid.setAlignment(widget, Qt.AlignmentFlag.AlignTop)
         self._edits[name], self.copy_buttons[name] = edit, button

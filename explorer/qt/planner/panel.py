@@ -29,23 +29,9 @@ from explorer.qt.planner.attachments import AttachmentsBox
 from explorer.qt.planner.controls import SettingsControls
 from explorer.qt.planner.curves import CurvesPage
 from explorer.qt.planner.devices import DevicesBox
-from explorer.qt.planner.fields import (
-    AnswerPill,
-    fill,
-    name_text,
-    push_button,
-    scrolled,
-    wrapped_label,
-)
+from explorer.qt.planner.fields import AnswerPill, name_text, push_button, scrolled, wrapped_label
 from explorer.qt.planner.log import LogPage, ask_log
-from explorer.qt.planner.pages import (
-    ComparePage,
-    DetailsPage,
-    ExportPage,
-    Parts,
-    PlannerPage,
-    ProgramsPage,
-)
+from explorer.qt.planner.pages import ComparePage, DetailsPage, ExportPage, ProgramsPage
 from explorer.qt.planner.picture import PlannerPicture
 from explorer.qt.planner.state import (
     CurrentPlan,
@@ -56,7 +42,7 @@ from explorer.qt.planner.state import (
 )
 from explorer.qt.services import Services
 from explorer.qt.theme import Space, scaled, widen_with_text
-from explorer.qt.widgets.building import Flow
+from explorer.qt.widgets.building import Flow, column, row
 from explorer.qt.widgets.labels import StatePage
 from explorer.qt.widgets.painting import IconButton, plain_tip
 from explorer.qt.widgets.segments import LowTabs, segmented
@@ -233,7 +219,6 @@ class PlannerView(QtWidgets.QWidget):
     def _body(self) -> PlannerBody:
         if self.body is None:
             body = PlannerBody(self.state, self.app, self)
-            body.compare.others_wanted.connect(self._read_others)
             self._stack.addWidget(body)
             self.body = body
         return self.body
@@ -377,6 +362,7 @@ class AnswerBar(QtWidgets.QWidget):
         self.redo.clicked.connect(state.redo)
         self.apply.clicked.connect(self._apply_advice)
         self.follow(state.current)
+        state.plan_changed.connect(self.follow)
 
     @property
     def suggestion_buttons(self) -> list[QtWidgets.QPushButton]:
@@ -402,11 +388,9 @@ class AnswerBar(QtWidgets.QWidget):
             suggested.clicked.connect(lambda _=False, number=number: self._apply(number))
             self._suggested.append(suggested)
         self.apply.hide()
-        told = (self.sentence, None, self.undo, self.redo)
-        answer = self._line = fill(QtWidgets.QHBoxLayout(), *told, spacing=Space.TIGHT)
+        self._line = row(self.sentence, 1, self.undo, self.redo, spacing=Space.TIGHT)
         buttons = Flow(self.whole, *self._suggested, self.apply, self.ask)
-        parts = (answer, self.speed, self.ways, buttons)
-        fill(QtWidgets.QVBoxLayout(self), *parts, spacing=Space.NEAR)
+        column(self._line, self.speed, self.ways, buttons, of=self, spacing=Space.NEAR)
         self._strut = QtWidgets.QSpacerItem(0, 0)
         self._line.insertSpacerItem(0, self._strut)
 
@@ -602,7 +586,7 @@ _SPEED_TIP: Final = (
 
 
 class PlannerBody(QtWidgets.QWidget):
-    """All parts of the panel; hands each of them the current plan."""
+    """All parts of the panel, each of which follows the current plan."""
 
     def __init__(self, state: PlannerState, app: Services, parent: QtWidgets.QWidget) -> None:
         super().__init__(parent)
@@ -616,11 +600,9 @@ class PlannerBody(QtWidgets.QWidget):
         self.details = DetailsPage(state, app, lambda: self.curves.curves, self)
         self.programs = ProgramsPage(state, app, self)
         self.export = ExportPage(state, app, self.picture, self)
-        self.use = Parts(state, self, self.export, self.programs)
-        inner = QtWidgets.QWidget(self.use)
-        fill(QtWidgets.QVBoxLayout(inner), (self.export, 1), self.programs)
-        area = scrolled(inner, "Use it")  # where there is little room, nothing overlaps
-        fill(QtWidgets.QVBoxLayout(self.use), (area, 1))
+        inner = QtWidgets.QWidget(self)
+        column((self.export, 1), self.programs, of=inner, spacing=Space.NEAR)
+        self.use = scrolled(inner, "Use it")  # where there is little room, nothing overlaps
         self.compare = ComparePage(state, app, self)
         self.log = LogPage(state, app, self)
         name, pages = "Pages of the planner", LowTabs(self)
@@ -636,15 +618,14 @@ class PlannerBody(QtWidgets.QWidget):
 
     def _lay_out(self) -> None:
         side, right = QtWidgets.QWidget(self), QtWidgets.QWidget(self)
-        parts = (self.devices, self.controls, self.attachments, None)
+        parts = (self.devices, self.controls, self.attachments, 1)
         around = (0, Space.NEAR, Space.TIGHT, 0)
-        fill(QtWidgets.QVBoxLayout(side), *parts, spacing=Space.WIDE, margins=around)
+        column(*parts, of=side, spacing=Space.WIDE, margins=around)
         self.side = scrolled(side, "Settings and devices", _FOLDED)
         self._settings_side, self._right = side, right
         self.controls.advanced.toggled.connect(lambda _: self._fold())
-        self._beside, self._above = QtWidgets.QVBoxLayout(right), QtWidgets.QVBoxLayout(self)
         shown, above = (self.answer, self.picture, (self.pages, 1)), (0, Space.NEAR, 0, 0)
-        fill(self._beside, *shown, spacing=Space.GROUP, margins=above)
+        self._beside = column(*shown, of=right, spacing=Space.GROUP, margins=above)
         self.splitter = QtWidgets.QSplitter(self)
         for part in (self.side, right):
             self.splitter.addWidget(part)
@@ -652,7 +633,7 @@ class PlannerBody(QtWidgets.QWidget):
         self.splitter.setChildrenCollapsible(False)
         widen_with_text(self.splitter, 0)
         self.splitter.setSizes([scaled(_SIDE_WIDTH), 1000])
-        fill(self._above, (self.splitter, 1), spacing=0)
+        self._above = column((self.splitter, 1), of=self)
         chain = [
             *(*self.devices.tab_chain(), *self.controls.tab_chain()),
             *(*self.attachments.tab_chain(), *self.answer.tab_chain()),
@@ -711,15 +692,6 @@ class PlannerBody(QtWidgets.QWidget):
         self.details.curves_wanted.connect(self.curves.refresh)
         self.curves.curves_changed.connect(self.details.invalidate)
         state.refused.connect(self.app.report)
-        state.plan_changed.connect(self._follow)
-
-    def _follow(self, current: CurrentPlan) -> None:
-        """Hand a plan to what is visible; a hidden page takes it when it is shown."""
-        for part in (self.answer, self.controls, self.attachments, self.picture):
-            part.follow(current)
-        page = self.pages.currentWidget()
-        if isinstance(page, PlannerPage):
-            page.follow(current)
 
     def show_figure(self, name: str) -> None:
         self.pages.setCurrentWidget(self.details)

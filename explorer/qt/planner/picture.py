@@ -13,15 +13,16 @@ from typing import Any, Final
 
 from PySide6 import QtGui
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtWidgets import QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from explorer.planner.plan import Layer
 from explorer.present import plan as plan_texts
 from explorer.present.explanations import picture_text
 from explorer.present.pictures import sentence
-from explorer.qt.planner.fields import fill, scrolled
+from explorer.qt.planner.fields import scrolled
 from explorer.qt.planner.state import CurrentPlan, PlannerState
 from explorer.qt.theme import CORNER, Space, TextSize, text_font
+from explorer.qt.widgets.building import column
 from explorer.qt.widgets.chart import Chart
 from explorer.qt.widgets.painting import device_colour, draw_caption, fill_kind, fill_over
 from explorer.qt.widgets.plot import PlotColours
@@ -531,11 +532,12 @@ class PlannerPicture(QWidget):
         self.strip = LayerStrip(self)
         self._scroll = scrolled(self.bars, self.bars.accessibleName())
         self._scroll.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        fill(QVBoxLayout(self), self._scroll, self.strip, spacing=0)
+        column(self._scroll, self.strip, of=self)
         self.strip.boundary_moved.connect(self._ask_layers)
         self.strip.held.connect(state.hold)
         self.bars.height_changed.connect(self._fit_bars)
         self.follow(state.current)
+        state.plan_changed.connect(self.follow)
 
     def formula_of(self, name: str) -> str:
         """Return a figure's formula in one line; empty if it has none."""
