@@ -23,14 +23,13 @@ from explorer.present.tables.measured import MEASURED
 from explorer.qt.addresses import MOST_PASTED
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobSlot
-from explorer.qt.planner.fields import push_button
+from explorer.qt.planner.fields import push_button, wrapped_label
 from explorer.qt.planner.pages import PlannerPage, show_in
 from explorer.qt.planner.state import PlannerState
 from explorer.qt.services import Services
 from explorer.qt.theme import Space
 from explorer.qt.widgets.asking import ask_file
 from explorer.qt.widgets.building import NOTE, Flow, column, row
-from explorer.qt.widgets.labels import SELECTABLE, plain_label
 from explorer.qt.widgets.table_model import TableModel
 from explorer.qt.widgets.table_view import TableView
 from explorer.sources import is_address
@@ -96,12 +95,8 @@ class LogPage(PlannerPage):
             "Put the &rest into the reserve",
             "Plan with it from now on, and remember it for this GPU",
         )
-        self.hint = plain_label(self)
-        self.hint.setWordWrap(True)
-        self.notes = plain_label(self)
-        self.notes.setWordWrap(True)
-        self.notes.setTextInteractionFlags(SELECTABLE)
-        self.notes.setAccessibleName("Notes on the log")
+        self.hint = wrapped_label(self, "Log")
+        self.notes = wrapped_label(self, "Notes on the log")
         self.model = TableModel(self)
         self.table = TableView(self.model, app, self)
         self.table.setAccessibleName("Measured beside planned")

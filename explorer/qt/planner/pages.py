@@ -33,13 +33,18 @@ from explorer.present.tables.plans import (
 )
 from explorer.present.tables.table import Table
 from explorer.qt.jobs import Job, JobSlot
-from explorer.qt.planner.fields import CalmComboBox, SizeEdit, buddy_label, push_button
+from explorer.qt.planner.fields import (
+    CalmComboBox,
+    SizeEdit,
+    buddy_label,
+    push_button,
+    wrapped_label,
+)
 from explorer.qt.planner.picture import PlannerPicture, SavedPicture
 from explorer.qt.planner.state import CurrentPlan, PlannerState, single_shot
 from explorer.qt.services import Services
 from explorer.qt.theme import Space, monospace_font
 from explorer.qt.widgets.building import LINE, NOTE, Flow, column, row
-from explorer.qt.widgets.labels import SELECTABLE, plain_label
 from explorer.qt.widgets.plot_panel import PlotExport
 from explorer.qt.widgets.table_model import TableModel
 from explorer.qt.widgets.table_view import FilterBar, TableView
@@ -231,11 +236,8 @@ class ProgramsPage(PlannerPage):
         self.table = TableView(self.model, app, self)
         self.table.setAccessibleName("Programs side by side")
         self.table.setSelectionMode(TableView.SelectionMode.SingleSelection)
-        self.why = plain_label(self)
-        self.why.setWordWrap(True)
+        self.why = wrapped_label(self, "Why programs differ")
         self.why.setContentsMargins(*NOTE)
-        self.why.setTextInteractionFlags(SELECTABLE)
-        self.why.setAccessibleName("Why programs differ")
         column(self.table, self.why, of=self)
 
     def refresh(self) -> None:
@@ -274,10 +276,7 @@ class ChoiceLine(QtWidgets.QWidget):
         self._changes: dict[str, Any] = {}
         self._asked: tuple[object, ...] = ()
         self._choosing = JobSlot(app.runner, self)
-        self.sentence = plain_label(self)
-        self.sentence.setWordWrap(True)
-        self.sentence.setAccessibleName("What llama.cpp would choose")
-        self.sentence.setTextInteractionFlags(SELECTABLE)
+        self.sentence = wrapped_label(self, "What llama.cpp would choose")
         self.use = push_button(self, "Use", "")
         self.use.clicked.connect(lambda: self._state.apply(self._changes))
         row((self.sentence, 1), self.use, of=self)
@@ -495,9 +494,9 @@ class WhyPage(PlannerPage):
         self.inputs.setAccessibleName("Symbols of the formula")
         for table in (self.figures, self.inputs):
             table.column_layout.least = _LEAST_CHARACTERS  # both stand side by side
-        self.title = self._label("Figure")
+        self.title, self.formula = wrapped_label(self, "Figure"), wrapped_label(self, "Formula")
         self.title.setContentsMargins(*LINE)
-        self.formula = self._label("Formula")
+        self.formula.setContentsMargins(*NOTE)
         self.formula.setFont(monospace_font())
         splitter = QtWidgets.QSplitter(self)
         for parts in (
@@ -565,14 +564,6 @@ class WhyPage(PlannerPage):
         inputs = list(term.inputs.items())
         show_in(self.inputs, INPUTS, inputs, term.name)
 
-    def _label(self, name: str) -> QtWidgets.QLabel:
-        label = plain_label(self)
-        label.setAccessibleName(name)
-        label.setWordWrap(True)
-        label.setContentsMargins(*NOTE)
-        label.setTextInteractionFlags(SELECTABLE)
-        return label
-
 
 class _Lines(QtWidgets.QPlainTextEdit):
     """A text to copy, as high as its lines."""
@@ -630,10 +621,7 @@ class ExportPage(PlannerPage):
         for part in (picture.bars, picture.strip):
             part.copy_requested.connect(lambda: self._export.copy(self._picture))
             part.save_requested.connect(self._ask_save)
-        words = "The context menus of tables copy, and save CSV and JSON."
-        hint = QtWidgets.QLabel(words, self, wordWrap=True)
-        line = row(self.save, (hint, 1))
-        column((self._grid, 1), line, of=self, margins=LINE, spacing=Space.NEAR)
+        column((self._grid, 1), row(self.save, 1), of=self, margins=LINE, spacing=Space.NEAR)
 
     def text(self, name: str) -> str:
         """Return a text by its name: that of a key of `copy_buttons`."""

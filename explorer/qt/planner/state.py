@@ -194,101 +194,11 @@ def single_shot(parent: QObject, slot: Callable[[], None], interval_ms: int = 0)
     return timer
 
 
-class SavedPlans(QObject):
-    """What is kept of plans under names, over restarts: scenarios, sets of devices, a program.
-
-    Attributes:
-        scenarios: Pinned inputs.
-        sets: Remembered devices by name.
-        program: The user's own llama.cpp where it was named; None: as the PATH says.
-
-    Signals:
-        refused: A change cannot be made; a `PlanError`.
-    """
-
-    refused = Signal(object)
-
-    def __init__(self, save: Callable[[str], None], parent: QObject | None) -> None:
-        """Start with nothing; `save` is called with `saved()` when something changed."""
-        super().__init__(parent)
-        self.scenarios: list[Scenario] = []
-        self.sets: dict[str, tuple[Device, ...]] = {}
-        self.program: Path | None = None
-        self._save = save
-
-    @property
-    def inputs(self) -> PlanInputs:
-        """The inputs that are pinned, or whose devices are remembered."""
-        raise NotImplementedError
-
-    def flush(self) -> None:
-        raise NotImplementedError
-
-    def name_program(self, path: Path) -> None:
-        """Remember the user's own llama.cpp."""
-        self.program = path
-        self._keep()
-
-    def pin(self) -> None:
-        """Keep the inputs under the first letter that no scenario is called by."""
-        if len(self.scenarios) >= MOST_SCENARIOS:
-            self.refused.emit(PlanError(f"There are {MOST_SCENARIOS} scenarios. Remove one first."))
-            return
-        taken = {scenario.name for scenario in self.scenarios}
-        name = next(letter for letter in ascii_uppercase if letter not in taken)
-        self.scenarios.append(Scenario(name, self.inputs))
-        self._keep()
-
-    def rename(self, place: int, name: str) -> None:
-        """Give a scenario another name, if it is free and not empty."""
-        name = name.strip()[:_LONGEST_NAME]
-        others = [other.name for i, other in enumerate(self.scenarios) if i != place]
-        if not name or name in others:
-            self.refused.emit(PlanError("A scenario needs a name of its own."))
-            return
-        self.scenarios[place] = replace(self.scenarios[place], name=name)
-        self._keep()
-
-    def unpin(self, place: int) -> None:
-        """Remove a scenario."""
-        del self.scenarios[place]
-        self._keep()
-
-    def remember(self, name: str) -> None:
-        """Keep the current devices under a name."""
-        self.sets[name] = self.inputs.devices
-        self._keep()
-
-    def forget(self, name: str) -> None:
-        self.sets.pop(name, None)
-        self._keep()
-
-    def _keep(self) -> None:
-        self._save(self.saved())
-        self.flush()
-
-    def saved(self) -> str:
-        """Return scenarios and sets as JSON, for the next run."""
-        scenarios = [{"name": one.name, "inputs": one.inputs.record()} for one in self.scenarios]
-        sets = {name: device_records(devices) for name, devices in self.sets.items()}
-        named = {} if self.program is None else {"program": str(self.program)}
-        return json.dumps({"scenarios": scenarios, "sets": sets} | named)
-
-    def restore(self, text: str) -> None:
-        """Take what `saved` returned in an earlier run.
-
-        Raises:
-            PlanError: The text is something else; nothing is taken then.
-        """
-        saved = _parse(text)
-        self.scenarios, self.sets, self.program = saved.scenarios, saved.sets, saved.program
-
-
 _Left: TypeAlias = tuple[tuple[Device, ...], Host | None, tuple[Loaded, ...]]
 """What other models leave of the GPUs and main memory, and what each takes."""
 
 
-class PlannerState(SavedPlans):
+class PlannerState(QObject):
     """What the planner panel shows; views read `current` and change it by the methods.
 
     A drag sends hundreds of values a second. Each is taken at once, but the plan is made when the
@@ -304,13 +214,18 @@ class PlannerState(SavedPlans):
         environment: Ollama's environment variables, which stand in for what is not asked.
         others: Models to compare with.
         also: Those that are loaded already, whose memory is taken off.
+        scenarios: Pinned inputs; kept over restarts, as the next two.
+        sets: Remembered devices by name.
+        program: The user's own llama.cpp where it was named; None: as the PATH says.
 
     Signals:
         plan_changed: There is another `current`, which it carries; or scenarios, sets, other models
             or the machine changed.
+        refused: A change cannot be made; a `PlanError`.
     """
 
     plan_changed = Signal(object)
+    refused = Signal(object)
 
     def __init__(
         self,
@@ -325,7 +240,11 @@ class PlannerState(SavedPlans):
         `save` is called with `saved()` when scenarios or sets changed. `runner` runs slow plans;
         without one all are made at once.
         """
-        super().__init__(save, parent)
+        super().__init__(parent)
+        self.scenarios: list[Scenario] = []
+        self.sets: dict[str, tuple[Device, ...]] = {}
+        self.program: Path | None = None
+        self._save = save
         self.basis = basis
         self._planning = None if runner is None else JobSlot(runner, self)
         self._planned: tuple[PlannedModel, PlanInputs] | None = None  # of the result that is shown
@@ -598,6 +517,67 @@ class PlannerState(SavedPlans):
                 for one in devices
             )
         )
+
+    # What is kept under names, over restarts
+
+    def name_program(self, path: Path) -> None:
+        """Remember the user's own llama.cpp."""
+        self.program = path
+        self._keep()
+
+    def pin(self) -> None:
+        """Keep the inputs under the first letter that no scenario is called by."""
+        if len(self.scenarios) >= MOST_SCENARIOS:
+            self.refused.emit(PlanError(f"There are {MOST_SCENARIOS} scenarios. Remove one first."))
+            return
+        taken = {scenario.name for scenario in self.scenarios}
+        name = next(letter for letter in ascii_uppercase if letter not in taken)
+        self.scenarios.append(Scenario(name, self.inputs))
+        self._keep()
+
+    def rename(self, place: int, name: str) -> None:
+        """Give a scenario another name, if it is free and not empty."""
+        name = name.strip()[:_LONGEST_NAME]
+        others = [other.name for i, other in enumerate(self.scenarios) if i != place]
+        if not name or name in others:
+            self.refused.emit(PlanError("A scenario needs a name of its own."))
+            return
+        self.scenarios[place] = replace(self.scenarios[place], name=name)
+        self._keep()
+
+    def unpin(self, place: int) -> None:
+        """Remove a scenario."""
+        del self.scenarios[place]
+        self._keep()
+
+    def remember(self, name: str) -> None:
+        """Keep the current devices under a name."""
+        self.sets[name] = self.inputs.devices
+        self._keep()
+
+    def forget(self, name: str) -> None:
+        self.sets.pop(name, None)
+        self._keep()
+
+    def _keep(self) -> None:
+        self._save(self.saved())
+        self.flush()
+
+    def saved(self) -> str:
+        """Return scenarios and sets as JSON, for the next run."""
+        scenarios = [{"name": one.name, "inputs": one.inputs.record()} for one in self.scenarios]
+        sets = {name: device_records(devices) for name, devices in self.sets.items()}
+        named = {} if self.program is None else {"program": str(self.program)}
+        return json.dumps({"scenarios": scenarios, "sets": sets} | named)
+
+    def restore(self, text: str) -> None:
+        """Take what `saved` returned in an earlier run.
+
+        Raises:
+            PlanError: The text is something else; nothing is taken then.
+        """
+        saved = _parse(text)
+        self.scenarios, self.sets, self.program = saved.scenarios, saved.sets, saved.program
 
 
 class _Saved(NamedTuple):
