@@ -227,8 +227,13 @@ def _of(figure: Callable[[Plan], Any]) -> Callable[[Any], Any]:
 
 def _planned(
     name: str, title: str, tip: str, figure: Callable[[Plan], Any], kind: ColumnKind = TEXT
-) -> Column[PlanRow]:
+) -> Column[Any]:
+    """Return a column of what is said of the plan of a row."""
     return Column(name, title, kind, tip, _of(figure), blank=_UNKNOWN)
+
+
+def _setting(name: str, title: str, tip: str, kind: ColumnKind = TEXT) -> Column[Any]:
+    return _planned(name, title, tip, lambda plan: plan.used(name), kind)
 
 
 _FIGURES: Final = {
@@ -243,13 +248,13 @@ _FIGURES: Final = {
 }
 
 
-def _figure(name: str) -> Column[PlanRow]:
+def _figure(name: str) -> Column[Any]:
     """Return the column of a figure; layers are told of how many."""
     key = "graph" if name == "graph_total" else name  # as exported tables call it
+    told = key, PLAN[name], _FIGURES[name]
     if name == "gpu_layers":
-        return _planned(key, PLAN[name], _FIGURES[name], lambda plan: plan_figure(plan, name).text)
-    value = _of(lambda plan: plan_value(plan, name))
-    return Column(key, PLAN[name], BYTES, _FIGURES[name], value, blank=_UNKNOWN)
+        return _planned(*told, lambda plan: plan_figure(plan, name).text)
+    return _planned(*told, lambda plan: plan_value(plan, name), BYTES)
 
 
 _CONTEXT: Final = "Tokens of each request, times the requests at once, or shared by them."
@@ -263,19 +268,12 @@ PLANS: Final = Table[PlanRow](
     Column("fits", "Fits", tip="Whether the model fits, in a word or three.", extra=True),
     *map(_figure, _FIRST),
     _planned("context", "Context", _CONTEXT, sequences_text),
-    _planned(
-        *("kv_cache_type", "KV type", "How keys and values are stored."),
-        lambda plan: plan.used("kv_cache_type"),
-    ),
+    _setting("kv_cache_type", "KV type", "How keys and values are stored."),
     *(_figure(name) for name in PLAN if name not in _FIRST),
     _planned("devices", "GPUs", "The GPUs that the plan may use.", devices_text),
-    Column(
-        *("batch", "Batch", INTEGER, "Tokens computed at a time."),
-        of=_of(lambda plan: plan.used("batch")),
-        blank=_UNKNOWN,
-    ),
+    _setting("batch", "Batch", "Tokens computed at a time.", INTEGER),
     _planned("flash_attention", "Flash attention", _FLASH, attention_text),
-    _planned(*("profile", "Program", _PROGRAM), lambda plan: plan.engine.name),
+    _planned("profile", "Program", _PROGRAM, lambda plan: plan.engine.name),
     Column("answer", "Answer", tip="Whether the model fits, in one sentence."),
     title="Plans side by side",
 )
@@ -311,10 +309,6 @@ def _all_on_gpus(row: PlanRow) -> bool:
 # Plans in a file: figures alone
 
 
-def _used(name: str, **changes: Any) -> Column[PlanRow]:
-    return replace(PLANS[name], of=_of(lambda plan: plan.used(name)), **changes)
-
-
 def _solved(name: str, title: str, tip: str) -> Column[PlanRow]:
     return Column(
         *(f"solved_{name}", title, ColumnKind(str, numeric=False), tip),
@@ -337,11 +331,11 @@ PLAN_FILE: Final = Table[PlanRow](
     Column("model", "Model", TEXT, "The model as it was named.", lambda row: row.name),
     Column("profile", "Program", TEXT, _PROGRAM),
     _planned("architecture", "Architecture", "Kind.", lambda plan: plan.request.h.architecture),
-    _used("context", kind=INTEGER),
-    _planned("parallel", "Sequences", _PARALLEL, lambda plan: plan.used("parallel"), INTEGER),
-    _used("batch"),
-    _used("kv_cache_type"),
-    _used("flash_attention", kind=YES_NO),
+    _setting("context", "Context", _CONTEXT, INTEGER),
+    _setting("parallel", "Sequences", _PARALLEL, INTEGER),
+    PLANS["batch"],
+    PLANS["kv_cache_type"],
+    _setting("flash_attention", "Flash attention", _FLASH, YES_NO),
     _figure("weights"),
     _figure("kv_cache"),
     replace(_figure("graph_each"), name="graph"),
@@ -422,12 +416,6 @@ BY_CONTEXT: Final = Table[PlanRow](
 # Engines side by side
 
 
-def _size(name: str, title: str, key: str) -> Column[EngineRow]:
-    return Column(
-        *(name, title, BYTES, _FIGURES[key]), _of(lambda plan: plan_value(plan, key)), _UNKNOWN
-    )
-
-
 def _fits(row: EngineRow) -> str:
     return "Refused" if row.plan is None else verdict_word(row.plan.verdict)
 
@@ -449,21 +437,14 @@ ENGINES: Final = Table[EngineRow](
         *("fits", "Fits", TEXT, _WHETHER, _fits),
         row_tip=lambda row: plain_text(row.failure) or _WHETHER,
     ),
-    _size("total", "In all", "total"),
-    _size("weights", "Weights", "weights"),
-    _size("kv_cache", "KV cache", "kv_cache"),
-    Column(
-        *("compute", "Compute", BYTES, "Bytes that a batch is computed with, on all devices."),
-        of=_of(lambda plan: sum(held.compute.high for held in plan.holdings)),
-        blank=_UNKNOWN,
+    *map(_figure, ("total", "weights", "kv_cache")),
+    _planned(
+        *("compute", "Compute", "Bytes that a batch is computed with, on all devices."),
+        lambda plan: sum(held.compute.high for held in plan.holdings),
+        BYTES,
     ),
-    Column(
-        *("gpu_layers", "Layers on GPUs", TEXT, _FIGURES["gpu_layers"]),
-        of=_of(lambda plan: plan_figure(plan, "gpu_layers").text),
-        blank=_UNKNOWN,
-    ),
-    _size("vram_total", "On GPUs", "vram_total"),
-    Column("context", "Context", TEXT, _CONTEXT, _of(sequences_text), _UNKNOWN),
+    *map(_figure, ("gpu_layers", "vram_total")),
+    _planned("context", "Context", _CONTEXT, sequences_text),
     _speed_column(),
     title="Programs side by side",
 )

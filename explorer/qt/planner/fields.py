@@ -39,7 +39,7 @@ from explorer.qt.theme import (
 )
 from explorer.qt.widgets.cells import level_colours
 from explorer.qt.widgets.controls import MOST_VISIBLE
-from explorer.qt.widgets.labels import plain_label
+from explorer.qt.widgets.labels import SELECTABLE, plain_label
 from explorer.qt.widgets.painting import device_colour, plain_tip, text_on
 from explorer.text import integer_text, plain_text, sentence, shorten
 
@@ -295,7 +295,7 @@ def name_text(label: QLabel, name: str) -> None:
     """Name a text that changes, and let it be copied."""
     label.setAccessibleName(name)
     label.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
-    label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    label.setTextInteractionFlags(SELECTABLE)
 
 
 def wrapped_label(parent: QWidget, name: str) -> QLabel:
