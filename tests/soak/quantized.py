@@ -57,6 +57,8 @@ _GROUP: Final = {"targets": ["re:.*_proj", "Linear"], "weights": {"num_bits": 4,
 _CT: Final = {"quant_method": "compressed-tensors", "config_groups": {"group_0": _GROUP}}
 _DYNAMIC: Final = {r"+:.*\.up_proj": {"bits": 4, "group_size": 32}, "-:.*lm_head": {}}
 
+_TURNED: Final = b'{"format": "int8_tensorwise", "convrot": true}'
+
 MODELS: Final[Sequence[tuple[Mapping[str, Any], Mapping[str, PartOf]]]] = (
     (
         {"quant_method": "gptq", "bits": 4, "group_size": 32, "dynamic": _DYNAMIC},
@@ -202,6 +204,31 @@ MODELS: Final[Sequence[tuple[Mapping[str, Any], Mapping[str, PartOf]]]] = (
     (
         {"quant_method": "bitnet", "linear_class": "bitlinear"},
         {".weight": ("U8", [8, 64], None), ".weight_scale": ("BF16", [1], None)},
+    ),
+    (
+        {"quant_method": "quark", "export": {"pack_method": "reorder"}},
+        {".weight": ("U8", [32, 32], None), ".weight_quantizer.scale": ("U8", [32, 2], None)},
+    ),
+    (
+        {"quant_method": "quark"},
+        {".weight": ("I32", [64, 4], None), ".weight_scale": ("F16", [2, 32], None)},
+    ),
+    (
+        {"quant_method": "sdnq", "weights_dtype": "uint4", "modules_dtype_dict": {"int5": []}},
+        {".weight": ("U8", [1024], None), ".scale": ("BF16", [32, 2, 1], None)},
+    ),
+    (
+        {},
+        {
+            ".weight": ("I8", [32, 64], None),
+            ".weight_scale": ("F32", [32, 1], None),
+            ".comfy_quant": ("U8", [len(_TURNED)], _TURNED),
+        },
+    ),
+    ({}, {".int8_weight": ("I8", [40, 64], None), ".scale": ("F32", [3, 2], None)}),
+    (
+        {"quant_method": "torchao"},
+        {"._up_qdata": ("F8_E4M3", [2, 8, 64], None), "._up_scale": ("F32", [2, 8, 1], None)},
     ),
 )
 """For each method what is declared, and the parts of a weight by suffix."""
