@@ -410,7 +410,13 @@ def _program(kind: BitType, weights: int) -> kernels.Program:
         numbers(kind.scales, np.arange(subs)),
         numbers(kind.minima or (), np.arange(0 if kind.minima is None else subs)),
     )
-    of_levels = kernels.EVEN if even else kernels.WHOLE if whole else kernels.ANY
+    of_levels = kernels.ANY
+    if even:
+        of_levels = kernels.EVEN
+    elif whole:
+        of_levels = (kernels.WHOLE_16, kernels.WHOLE_32, kernels.WHOLE_64)[
+            (len(levels) > 16) + (len(levels) > 32)
+        ]
     pairs = kind.weights_per_scale // 16
     code_start = np.array([0 if kind.rows else EACH_OF_8 * kind.start], np.uint64)
     size = sum(field.nbytes for field in kind.fields)
