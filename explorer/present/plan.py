@@ -15,7 +15,16 @@ from explorer.planner import Device, Host
 from explorer.planner.advice import Advice, automatic_placement, cache_types, solve
 from explorer.planner.plan import Engine, Holding, Level, Plan, Verdict
 from explorer.planner.request import PlanRequest
-from explorer.planner.settings import SETTINGS, Bytes, OneOf, Ratio, Setting, Shares, Switch
+from explorer.planner.settings import (
+    SETTINGS,
+    Bytes,
+    OneOf,
+    Ratio,
+    Setting,
+    Settings,
+    Shares,
+    Switch,
+)
 from explorer.present import Figure
 from explorer.text import (
     byte_unit,
@@ -509,12 +518,6 @@ def advice_text(advice: Advice) -> str:
     return f"{name}: {value}. {sentence(limit)}.{needs}"
 
 
-def apply_text(advice: Advice) -> str:
-    """Return the button that applies an answer: "Use 18,432 tokens"."""
-    value = integer_text(advice.value) if isinstance(advice.value, int) else advice.value
-    return f"Use {value} {_APPLIED[advice.what]}"
-
-
 _APPLIED: Final = {
     "context": "tokens",
     "parallel": "requests",
@@ -529,6 +532,17 @@ def advice_changes(advice: Advice) -> dict[str, Any]:
     if advice.value is None:
         return {}
     return {**advice.sets, **advice.also}
+
+
+def advice_offer(advice: Advice, plan: Plan | None, asked: Settings) -> Suggestion | None:
+    """Return what takes an answer: "Use 18,432 tokens"; None where it holds already."""
+    changes = advice_changes(advice)
+    others = {name for name, value in changes.items() if getattr(asked, name) != value}
+    if not any(plan is None or plan.used(name) != changes[name] for name in others):
+        return None
+    value = integer_text(advice.value) if isinstance(advice.value, int) else advice.value
+    text = f"{value} {_APPLIED[advice.what]}"
+    return Suggestion(f"with {text}", f"Use {text}", changes)
 
 
 # A plan as bars and layers

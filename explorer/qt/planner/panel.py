@@ -52,7 +52,7 @@ NOTE_NAME: Final = "planner"
 """Name under which scenarios and device sets are remembered."""
 
 _ASKED: Final = ("context", "parallel", "kv-cache-type", "gpu-layers")
-_MOST_SUGGESTED: Final = 3
+_MOST_OFFERED: Final = 4  # ways to make it fit, and an answer
 _WIDE: Final = 640  # from which on the usual texts need a line less
 _SEARCH_DELAY_MS: Final = 250
 _ANNOUNCE_DELAY_MS: Final = 400
@@ -314,7 +314,7 @@ class AnswerBar(QtWidgets.QWidget):
         sentence: The verdict.
         speed: How fast it can be, and what slows it.
         ways: What would make it fit; else an answer: the largest context, until another is asked.
-        apply: Takes the answer.
+        buttons: Take what would make it fit, and the answer; as many are shown as there are.
         whole: Opens the model of which this is one part.
         ask: Opens the menu of questions.
         questions: Its entries, by the question.
@@ -349,29 +349,24 @@ class AnswerBar(QtWidgets.QWidget):
         self.undo = IconButton("undo", "Undo", tip, self, words=False)
         tip = "Redo a change (Ctrl+Shift+Z)"
         self.redo = IconButton("redo", "Redo", tip, self, words=False)
-        self.apply = push_button(self, "", "Use this value")
         tip = "This is one of several parts of a model, and the others are in its folder"
         self.whole = push_button(self, "Open the other parts", tip)
         self.whole.clicked.connect(lambda: self._open_whole(app))
         self.ask = QtWidgets.QToolButton(self)
         self._advice: Advice | None = None
-        self._suggested: list[QtWidgets.QPushButton] = []
+        self._offers: tuple[plan_texts.Suggestion, ...] = ()
+        tip = "Change this; Undo takes it back"
+        self.buttons = [push_button(self, "", tip) for _ in range(_MOST_OFFERED)]
         self.questions: dict[str, QtGui.QAction] = {}
         self._lay_out()
         self.undo.clicked.connect(state.undo)
         self.redo.clicked.connect(state.redo)
-        self.apply.clicked.connect(self._apply_advice)
         self.follow(state.current)
         state.plan_changed.connect(self.follow)
 
-    @property
-    def suggestion_buttons(self) -> list[QtWidgets.QPushButton]:
-        """The buttons that apply a suggested change."""
-        return [button for button in self._suggested if not button.isHidden()]
-
     def tab_chain(self) -> list[QtWidgets.QWidget]:
         """Return what takes the focus, in reading order."""
-        return [self.undo, self.redo, self.whole, *self._suggested, self.apply, self.ask]
+        return [self.undo, self.redo, self.whole, *self.buttons, self.ask]
 
     def _lay_out(self) -> None:
         self.ask.setText("What fits?")
@@ -382,14 +377,11 @@ class AnswerBar(QtWidgets.QWidget):
             ask = partial(self._ask, what)
             self.questions[what] = menu.addAction(f"{plan_texts.QUESTIONS[what].title}?", ask)
         self.ask.setMenu(menu)
-        for number in range(_MOST_SUGGESTED):
-            suggested = push_button(self, "", "Change this; Undo takes it back")
-            suggested.hide()
-            suggested.clicked.connect(lambda _=False, number=number: self._apply(number))
-            self._suggested.append(suggested)
-        self.apply.hide()
+        for number, button in enumerate(self.buttons):
+            button.hide()
+            button.clicked.connect(lambda _=False, number=number: self._take(number))
         self._line = row(self.sentence, 1, self.undo, self.redo, spacing=Space.TIGHT)
-        buttons = Flow(self.whole, *self._suggested, self.apply, self.ask)
+        buttons = Flow(self.whole, *self.buttons, self.ask)
         column(self._line, self.speed, self.ways, buttons, of=self, spacing=Space.NEAR)
         self._strut = QtWidgets.QSpacerItem(0, 0)
         self._line.insertSpacerItem(0, self._strut)
@@ -403,7 +395,8 @@ class AnswerBar(QtWidgets.QWidget):
         if current.question != before.question:
             self._asking.cancel()
             self._advice = None
-            self.apply.setEnabled(False)
+            for button in self.buttons:
+                button.setEnabled(False)  # until it is known whether they still hold
         if current.engine is not None and current.engine is not before.engine:
             for what, action in self.questions.items():
                 action.setVisible(bool(setting_of(what, current.engine)))
@@ -415,8 +408,8 @@ class AnswerBar(QtWidgets.QWidget):
             return
         if not self._searched:
             self._search.cancel()
-        for part in (*self._suggested, self.speed):
-            part.setEnabled(False)  # until it is known whether they still hold
+        for part in (*self.buttons, self.speed):
+            part.setEnabled(False)
         self._found, self._searched = (), False
         self._search_delay.start()
         if current.result.plan is None:
@@ -504,19 +497,23 @@ class AnswerBar(QtWidgets.QWidget):
         self, found: tuple[plan_texts.Suggestion, ...], *, searched: bool = True
     ) -> None:
         self._found, self._searched = found, searched
-        for number, button in enumerate(self._suggested):
-            button.setVisible(number < len(found))
-            button.setEnabled(True)
-            if number < len(found):
-                button.setText(found[number].button)
-        self.apply.setVisible(False)
-        self._show_sentence()
+        self._show_offers()
         if searched and not found and self._current.plan is not None:
             self._run(self._search, "Looking for the largest context", _ASK_CONTEXT, self._propose)
 
-    def _apply(self, number: int) -> None:
-        if number < len(self._found):
-            self._state.apply(self._found[number].changes)
+    def _show_offers(self) -> None:
+        advice, plan, asked = self._advice, self._current.plan, self._state.inputs.settings
+        taken = None if advice is None else plan_texts.advice_offer(advice, plan, asked)
+        self._offers = self._found if taken is None else (*self._found, taken)
+        for number, button in enumerate(self.buttons):
+            button.setVisible(number < len(self._offers))
+            button.setEnabled(True)
+            if number < len(self._offers):
+                button.setText(self._offers[number].button)
+        self._show_sentence()
+
+    def _take(self, number: int) -> None:
+        self._state.apply(self._offers[number].changes)
 
     def _ask(self, what: str) -> None:
         self.ways.setText("Searching…")
@@ -534,18 +531,8 @@ class AnswerBar(QtWidgets.QWidget):
             self._offer(advice)
 
     def _offer(self, advice: Advice) -> None:
-        """Show an answer, and take it by a button where it would change something."""
         self._advice, self._searched = advice, True
-        changes, asked = plan_texts.advice_changes(advice), self._state.inputs.settings
-        plan = self._current.plan
-        self.apply.setText(plan_texts.apply_text(advice))
-        self.apply.setVisible(any(plan is None or plan.used(k) != v for k, v in changes.items()))
-        self.apply.setEnabled(any(getattr(asked, name) != one for name, one in changes.items()))
-        self._show_sentence()
-
-    def _apply_advice(self) -> None:
-        if self._advice is not None:
-            self._state.apply(plan_texts.advice_changes(self._advice))
+        self._show_offers()
 
     def _open_whole(self, app: Services) -> None:
         model = self._current.model

@@ -15,6 +15,7 @@ from PySide6.QtWidgets import (
     QApplication,
     QComboBox,
     QLineEdit,
+    QPushButton,
     QTabWidget,
     QWidget,
 )
@@ -191,6 +192,11 @@ class Panel:
     def body(self) -> PlannerBody:
         assert self.view.body is not None
         return self.view.body
+
+    @property
+    def offered(self) -> list[QPushButton]:
+        """The buttons below the answer that are shown."""
+        return [button for button in self.body.answer.buttons if not button.isHidden()]
 
     def show(self, document: Document, profile: str | None = OLLAMA_013.name) -> None:
         """Plan for a model, by a profile that was asked of it before."""

@@ -36,7 +36,7 @@ def test_says_that_it_fits_and_what_stays_free(panel: Panel) -> None:
     (held,) = plan.gpus
     free = (held.room or 0) / GIB
     assert _sentence(panel) == f"✔  Fits: 33 of 33 layers on Test GPU, {free:.2f} GiB free."
-    assert panel.body.answer.suggestion_buttons == []
+    assert not panel.body.answer._found
 
 
 def test_what_stays_free_is_what_the_bars_say(panel: Panel) -> None:
@@ -53,17 +53,17 @@ def test_says_what_would_make_it_fit_and_does_it(qtbot: QtBot, panel: Panel) -> 
     panel.settle()
     assert "stay on the CPU" in _sentence(panel)
     answer = panel.body.answer
-    qtbot.waitUntil(lambda: bool(answer.suggestion_buttons))
+    qtbot.waitUntil(lambda: bool(panel.offered))
     panel.settle()
     request = panel.state.inputs.request(panel.state.model.h, {})
     largest = solve("context", request, OLLAMA_013).value
     assert f"It fits at {largest:,} tokens" in _ways(panel)
-    first = answer.suggestion_buttons[0]
+    first = panel.offered[0]
     assert first.text() == f"Use {largest:,} tokens"
     qtbot.mouseClick(first, Qt.MouseButton.LeftButton)
     assert panel.assert_shown().fully_offloaded
     assert panel.plan().used("context") == largest
-    assert answer.suggestion_buttons == []
+    assert not answer._found
     panel.state.undo()
     assert panel.state.inputs.settings.context == 65_536
 
@@ -74,9 +74,8 @@ def test_a_suggested_cache_type_brings_flash_attention_with_it(qtbot: QtBot, pan
     panel.settle()
     if panel.plan().fully_offloaded:
         pytest.fail("the case is to be one that does not fit")
-    answer = panel.body.answer
-    qtbot.waitUntil(lambda: any("cache" in b.text() for b in answer.suggestion_buttons))
-    button = next(b for b in answer.suggestion_buttons if "cache" in b.text())
+    qtbot.waitUntil(lambda: any("cache" in b.text() for b in panel.offered))
+    button = next(b for b in panel.offered if "cache" in b.text())
     button.click()
     plan = panel.assert_shown()
     assert plan.fully_offloaded
@@ -111,14 +110,17 @@ def test_questions_are_answered_and_applied(qtbot: QtBot, panel: Panel) -> None:
         shown = f"{advice.value:,}" if isinstance(advice.value, int) else str(advice.value)
         panel.settle()
         assert f": {shown}." in answer.ways.text()
-        answer.apply.click()
         name = {"kv-cache-type": "kv_cache_type", "gpu-layers": "num_gpu"}.get(what, what)
-        assert getattr(panel.state.inputs.settings, name) == advice.value
-        panel.assert_shown()
-        if what != "context":
-            assert not answer.ways.text().startswith(title)  # it was an answer to other settings
-        panel.state.undo()
-        panel.settle()
+        held = panel.plan().used(name)
+        assert len(panel.offered) == (held != advice.value)  # what holds already has no button
+        for button in panel.offered:
+            button.click()
+            assert getattr(panel.state.inputs.settings, name) == advice.value
+            panel.assert_shown()
+            if what != "context":  # it was an answer to other settings
+                assert not answer.ways.text().startswith(title)
+            panel.state.undo()
+            panel.settle()
 
 
 def test_the_largest_context_is_not_shown_over_the_answer_to_a_question(panel: Panel) -> None:
@@ -145,8 +147,8 @@ def test_the_largest_context_is_said_without_a_question(qtbot: QtBot, panel: Pan
     request = panel.state.inputs.request(panel.state.model.h, {})
     value = solve("context", request, OLLAMA_013).value
     qtbot.waitUntil(lambda: f": {value:,}." in answer.ways.text())
-    assert answer.apply.text() == f"Use {value:,} tokens"
-    answer.apply.click()
+    assert panel.offered[0].text() == f"Use {value:,} tokens"
+    panel.offered[0].click()
     assert panel.state.inputs.settings.context == value
 
 
@@ -159,10 +161,10 @@ def test_nothing_below_the_answer_moves_as_lines_come_and_go(qtbot: QtBot, panel
     panel.state.replace_inputs(devices=SMALL)
     panel.settle()
     places.add(picture.mapTo(panel.view, QPoint(0, 0)).y())  # the answer is still looked for
-    qtbot.waitUntil(lambda: bool(answer.suggestion_buttons))
+    qtbot.waitUntil(lambda: bool(panel.offered))
     panel.settle()
     places.add(picture.mapTo(panel.view, QPoint(0, 0)).y())
-    answer.suggestion_buttons[0].click()
+    panel.offered[0].click()
     panel.settle()
     places.add(picture.mapTo(panel.view, QPoint(0, 0)).y())
     assert len(places) == 1
@@ -232,12 +234,12 @@ def test_llama_cpp_says_what_would_put_all_layers_on_the_gpu(qtbot: QtBot, panel
     panel.settle()
     qtbot.waitUntil(lambda: answer._searched)
     assert "layers stay on the CPU" in answer.sentence.text()
-    found = answer.suggestion_buttons
+    found = panel.offered
     assert found
     texts = [button.text() for button in found]
     assert all(text.startswith(("Use ", "Turn ", "Put ")) for text in texts)
     for number in range(len(texts)):
-        qtbot.mouseClick(answer.suggestion_buttons[number], Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(panel.offered[number], Qt.MouseButton.LeftButton)
         panel.settle()
         plan = state.current.plan
         assert plan is not None
@@ -272,7 +274,7 @@ def test_a_plan_that_needs_flash_attention_has_a_button_that_turns_it_on(
         qtbot.waitUntil(lambda: answer._searched)
         assert state.current.plan is None
         assert "flash attention" in answer.sentence.text()
-        (button,) = answer.suggestion_buttons
+        (button,) = panel.offered
         assert button.text() == "Turn flash attention on"
         qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
         panel.settle()
@@ -290,12 +292,12 @@ def test_without_a_gpu_the_context_that_main_memory_holds_is_offered(
     panel.settle()
     plan = state.current.plan
     assert plan is not None
-    assert answer.suggestion_buttons == []
+    assert not answer._found
     state.replace_inputs(host=Host(free=plan.total - (1 << 20)))
     panel.settle()
     qtbot.waitUntil(lambda: answer._searched)
     assert "too much for main memory" in answer.sentence.text()
-    (button,) = answer.suggestion_buttons
+    (button,) = panel.offered
     assert answer.ways.text() == f"It fits at {button.text().removeprefix('Use ')}."
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
     panel.settle()

@@ -264,8 +264,8 @@ def test_an_answer_by_llama_cpp_puts_all_layers_on_the_gpus(qtbot: QtBot, panel:
     panel.state.replace_inputs(devices=(Device("0", "CUDA", 6 * GIB, name="Test GPU"),))
     panel.settle()
     panel.body.answer.questions["context"].trigger()
-    qtbot.waitUntil(lambda: not panel.body.answer.apply.isHidden())
-    panel.body.answer.apply.click()
+    qtbot.waitUntil(lambda: panel.body.answer._advice is not None)
+    panel.offered[-1].click()
     panel.settle()
     assert panel.state.current.plan.fully_offloaded
     assert not panel.state.current.plan.verdict.short

@@ -198,12 +198,10 @@ def test_the_keyboard_alone_gets_from_a_question_to_a_saved_scenario(
     qtbot: QtBot, panel: Panel
 ) -> None:
     key = Qt.Key
-    qtbot.waitUntil(
-        lambda: panel.body.answer.apply.isVisible() and panel.body.answer.apply.isEnabled()
-    )
+    qtbot.waitUntil(lambda: bool(panel.offered) and panel.offered[0].isEnabled())
     panel.settle()
-    panel.body.answer.apply.setFocus()
-    qtbot.keyClick(panel.body.answer.apply, key.Key_Space)
+    panel.offered[0].setFocus()
+    qtbot.keyClick(panel.offered[0], key.Key_Space)
     assert panel.state.inputs.settings.context
     bar = panel.body.pages.tabBar()
     bar.setFocus()
