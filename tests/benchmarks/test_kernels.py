@@ -23,14 +23,14 @@ from explorer.quantization.bits import Bits
 from explorer.quantization.ik import TYPES
 from explorer.quantization.registry import block_layout, has_block_layout
 from explorer.quantization.types import E4M3
-from tests.benchmarks.report import Report, Row
-from tests.benchmarks.timing import seconds
+from tests.benchmarks.report import Report
+from tests.benchmarks.timing import best_seconds
 from tests.formats.test_hf_rules import STEM, Part, write_folder
 from tests.helpers.tensors import QUANTIZED
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]
 
-_WEIGHTS, _SIDE, _GROUP, _RUNS = 4 << 20, 4096, 128, 5
+_WEIGHTS, _SIDE, _GROUP = 4 << 20, 4096, 128
 _RANDOM = np.random.default_rng(20)
 # How many times faster than the peer at least; types that are not named: four times
 _DECODED = {
@@ -54,17 +54,11 @@ def _compare(
     floor: float,
     *,
     ours: Callable[[], object],
-    peer: Callable[[], object],
+    peer: tuple[str, Callable[[], object]],
 ) -> None:
-    """Measure both in turn, since other programs work too, and note the best of each."""
-    clock = time.process_time
-    found = [(seconds(ours, clock), seconds(peer, clock)) for _ in range(_RUNS)]
-    fast, slow = (min(column) for column in zip(*found, strict=True))
-    ratio = slow / fast
-    cells = (f"{weights / one / 1e9:.3f} G weights/s" for one in (fast, slow))
-    row = Row(what, *cells, f"{ratio:.1f}× faster", f"≥ {floor}×", ratio >= floor)
-    report.add(row)
-    assert row.met
+    name, theirs = peer
+    fast, slow = best_seconds(ours, theirs, clock=time.process_time)
+    report.compare(what, fast, (name, slow), most=1 / floor, weights=weights)
 
 
 def _rows(name: str) -> NDArray[np.uint8]:
@@ -94,7 +88,7 @@ def test_decoding_is_several_times_faster_than_the_gguf_package(name: str, repor
             _WEIGHTS,
             _DECODED[name],
             ours=lambda: dequantize(rows, name, out),
-            peer=lambda: gguf.quants.dequantize(rows, kind),
+            peer=("`gguf`", lambda: gguf.quants.dequantize(rows, kind)),
         )
 
 
@@ -138,7 +132,7 @@ def test_decoding_types_of_ik_llama_cpp_against_numpy(name: str, report: Report)
         _WEIGHTS,
         8,
         ours=lambda: dequantize(blocks, name, out),
-        peer=by_numpy,
+        peer=("NumPy", by_numpy),
     )
 
 
@@ -158,7 +152,7 @@ def test_quantizing_is_several_times_faster_than_the_gguf_package(
         count,
         floor,
         ours=lambda: quantize(values, name),
-        peer=lambda: gguf.quants.quantize(values, kind),
+        peer=(f"`gguf`, {kind.name}", lambda: gguf.quants.quantize(values, kind)),
     )
 
 
@@ -358,5 +352,5 @@ def test_decoding_is_5_times_faster_than_the_formula(
             tensor.parameters,
             _FORMULA,
             ours=lambda: sum(each.values.size for each in reader.chunks(0, tensor.parameters)),
-            peer=case.formula,
+            peer=("NumPy", case.formula),
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from explorer.formats import open_model
-from tests.benchmarks.report import Report, Row, milliseconds
+from tests.benchmarks.report import Report
 from tests.benchmarks.timing import best_seconds, seconds
 from tests.helpers.safetensors_writer import write_tensors
 
@@ -24,20 +24,9 @@ def _open(path: Path) -> None:
 @pytest.mark.network
 def test_open_150_times_faster_than_ggufreader(real_model: Path, report: Report) -> None:
     gguf = pytest.importorskip("gguf")
-    ours = best_seconds(lambda: _open(real_model), 20)
-    peer = seconds(lambda: gguf.GGUFReader(real_model))
-    ratio = peer / ours
-    report.add(
-        Row(
-            "open a 270M model (262,144 tokens) to a complete `Model`",
-            milliseconds(ours),
-            f"GGUFReader {milliseconds(peer)}",
-            f"{ratio:,.0f}× faster",
-            "≥ 150×",
-            ratio >= 150,
-        )
-    )
-    assert ratio >= 150
+    (ours,) = best_seconds(lambda: _open(real_model), runs=20)
+    peer = "`gguf.GGUFReader`", seconds(lambda: gguf.GGUFReader(real_model))
+    report.compare("open a 270M model (262,144 tokens)", ours, peer, most=1 / 150)
 
 
 def test_list_safetensors_within_twice_the_library(tmp_path: Path, report: Report) -> None:
@@ -63,19 +52,6 @@ def test_list_safetensors_within_twice_the_library(tmp_path: Path, report: Repor
             return [(name, part.get_shape(), part.get_dtype()) for name, part in slices]
 
     assert sorted(ours()) == sorted(peer())
-    least, peer_least = float("inf"), float("inf")
-    for _ in range(15):  # in turns, so that both meet the same machine
-        least = min(least, seconds(ours))
-        peer_least = min(peer_least, seconds(peer))
-    ratio = least / peer_least
-    report.add(
-        Row(
-            "open a safetensors file of 10,000 tensors and list names, shapes and types",
-            milliseconds(least),
-            f"the safetensors library {milliseconds(peer_least)}",
-            f"{ratio:.2f}×",
-            "≤ 2×",
-            ratio <= 2,
-        )
-    )
-    assert ratio <= 2
+    least, library = best_seconds(ours, peer, runs=15)
+    what = "names, shapes and types of 10,000 tensors of safetensors"
+    report.compare(what, least, ("the `safetensors` library", library), most=2)

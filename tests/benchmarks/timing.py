@@ -13,6 +13,12 @@ def seconds(action: Callable[[], object], clock: Callable[[], float] = time.perf
     return clock() - started
 
 
-def best_seconds(action: Callable[[], object], runs: int = 5) -> float:
-    """Return the least seconds of some runs: what is above it is the machine's other work."""
-    return min(seconds(action) for _ in range(runs))
+def best_seconds(
+    *actions: Callable[[], object], runs: int = 5, clock: Callable[[], float] = time.perf_counter
+) -> list[float]:
+    """Return the least seconds of each action: what is above it is the machine's other work.
+
+    The actions take turns, so that all of them meet one machine.
+    """
+    times = [[seconds(action, clock) for action in actions] for _ in range(runs)]
+    return [min(column) for column in zip(*times, strict=True)]
