@@ -14,7 +14,6 @@ from explorer.formats.model import Model
 from explorer.parallel import Check, never
 from explorer.planner.devices import quoted
 from explorer.planner.engines.llama_cpp.header import Header
-from explorer.planner.engines.llama_cpp.refusals import refusal
 from explorer.planner.header_keys import HeaderKeys
 from explorer.planner.hyperparameters import Hyperparameters
 
@@ -111,10 +110,10 @@ def _attachment(model: Model, path: Path) -> Attachment:
         nbytes = sum(one.nbytes for one in parts)
         return Attachment("lora", path, nbytes, architecture=model.architecture or "", parts=parts)
     h = Hyperparameters.from_model(model)
-    if isinstance(h.llama_cpp, str) or not h.block_count:
+    if not h.block_count:
         raise PlanError("it is no projector, adapter or draft model that llama.cpp loads")
-    if problem := refusal("llama.cpp", h.llama_cpp):
-        raise PlanError(problem)
+    if isinstance(h.llama_cpp, str):
+        raise PlanError(h.llama_cpp)
     return Attachment("draft", path, model.nbytes, h=h)
 
 

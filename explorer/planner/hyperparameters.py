@@ -21,13 +21,14 @@ from explorer.errors import PlanError
 from explorer.formats.model import Metadata, MetadataEntry, Model, loaded_entry
 from explorer.planner.devices import MAX_BLOCKS, MAX_COUNT, MAX_MEMORY, whole, whole_or_none
 from explorer.planner.engines.llama_cpp.header import Header
-from explorer.planner.engines.llama_cpp.refusals import foreign_type
+from explorer.planner.engines.llama_cpp.refusals import foreign_type, refusal
 from explorer.planner.folder import Folder
 from explorer.planner.header_keys import TOKENS, HeaderKeys
 from explorer.planner.tensor_groups import TensorGroups, group_list, group_table
 from explorer.quantization import TensorType
 
-_NO_MODELS: Final = {"adapter": "an adapter", "imatrix": "an importance matrix"}  # general.type
+NO_MODELS: Final = {"adapter": "an adapter", "imatrix": "an importance matrix"}
+"""What is planned with another model alone, by its ``general.type``."""
 
 
 @dataclass(frozen=True)
@@ -104,9 +105,9 @@ class Hyperparameters:
             ExplorerError: The file changed since it was opened.
         """
         kind = model.metadata.text("general.type")
-        if kind in _NO_MODELS:
+        if kind in NO_MODELS:
             raise PlanError(
-                f"it is {_NO_MODELS[kind]}, not a whole model. Plan the model that it belongs to"
+                f"it is {NO_MODELS[kind]}, not a whole model. Plan the model that it belongs to"
             )
         folder = blobs = None
         if model.format == "gguf":
@@ -236,10 +237,11 @@ def llama_cpp_headers(
     types = {
         kind.id: kind for row, kind in enumerate(columns.types) for kind in (others.get(row, kind),)
     }
-    return (
-        foreign_type("llama.cpp", types.values()) or found,
-        foreign_type("ik_llama.cpp", types.values()) or found,
+    own, forked = (
+        foreign_type(program, types.values()) or refusal(program, found) or found
+        for program in ("llama.cpp", "ik_llama.cpp")
     )
+    return own, forked
 
 
 def _is_in_ollama_store(model: Model) -> bool:

@@ -18,10 +18,10 @@ from explorer.formats.model import Model
 from explorer.planner.advice import Advice
 from explorer.planner.attachments import Attachment
 from explorer.planner.devices import MAX_MEMORY, Device, Host, check_devices, whole
-from explorer.planner.engines.llama_cpp.refusals import COMPONENTS, refusal
+from explorer.planner.engines.llama_cpp.refusals import COMPONENTS
 from explorer.planner.engines.registry import default_engine, engine_named, saved_engine
 from explorer.planner.environment import used
-from explorer.planner.hyperparameters import Hyperparameters, llama_cpp_headers
+from explorer.planner.hyperparameters import NO_MODELS, Hyperparameters, llama_cpp_headers
 from explorer.planner.plan import Engine, Holding, Plan, Term
 from explorer.planner.request import PlanRequest
 from explorer.planner.settings import Settings
@@ -183,11 +183,6 @@ def header_to_plan(model: Model) -> Hyperparameters:
     if components(model.tensors):
         raise PlanError(NO_LANGUAGE)
     h = Hyperparameters.from_model(model)
-    h = replace(
-        h,
-        llama_cpp=refusal("llama.cpp", h.llama_cpp) or h.llama_cpp,
-        ik_llama_cpp=refusal("ik_llama.cpp", h.ik_llama_cpp) or h.ik_llama_cpp,
-    )
     if model.damage is None:
         return h
     damage = plain_text(f"{model.damage.where}: {model.damage.what}")
@@ -196,12 +191,10 @@ def header_to_plan(model: Model) -> Hyperparameters:
 
 def refusal_of(model: Model) -> str:
     """Return why llama.cpp loads a whole GGUF model with no settings; "" if nothing is known."""
-    if model.format != "gguf" or model.architecture in COMPONENTS or not len(model.tensors):
+    is_part = model.architecture in COMPONENTS or model.metadata.text("general.type") in NO_MODELS
+    if model.format != "gguf" or is_part or not len(model.tensors) or components(model.tensors):
         return ""
-    try:
-        header = header_to_plan(model).llama_cpp
-    except PlanError:  # an adapter, or figures that no model has, which its problems name
-        return ""
+    header, _ = llama_cpp_headers(model)
     return header if isinstance(header, str) else ""
 
 
@@ -237,6 +230,7 @@ def memory_plans(
         )
     environment, on_gpus = used(os.environ), bool(inputs.devices)
     found: dict[str, PlannedMemory] = {}
+    why = ""
     for name, changed in types.items():
         check()
         outcome = plan_result(with_types(model, h, changed), inputs, environment)
@@ -246,7 +240,9 @@ def memory_plans(
             found[name] = PlannedMemory(plan.total, vram, layers, outcome.refusal, context)
             if plan.details.choice is not None and plan.details.choice.context:
                 inputs = inputs.with_settings(context=plan.context_asked)
-    return found, ""
+        else:
+            why = why or outcome.refusal
+    return found, "" if found else why
 
 
 def with_types(

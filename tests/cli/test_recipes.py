@@ -27,7 +27,10 @@ SHAPES = {
     "output_norm.weight": (256,),
 }
 NAMES = [name for name, shape in SHAPES.items() if len(shape) > 1]
-KEYS = {"block_count": 3, "embedding_length": 256, "attention__head_count": 4}
+KEYS = {
+    **{"block_count": 3, "embedding_length": 256, "attention__head_count": 4},
+    **{"context_length": 4096, "feed_forward_length": 96},
+}
 GPU = ["--gpu", "8GiB", "--context", "1024"]
 
 

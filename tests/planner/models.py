@@ -69,6 +69,7 @@ TINY_TENSORS = [
     ("output_norm.weight", "F32", [256]),
     ("blk.0.attn_k.weight", "Q8_0", [256, 128]),
     ("blk.1.attn_k.weight", "Q8_0", [256, 128]),
+    ("blk.1.ffn_gate_inp.weight", "F32", [256, 2]),
     ("blk.1.ffn_up_exps.weight", "F16", [256, 512, 2]),
 ]
 
@@ -82,7 +83,7 @@ LIBRARIES = ("CUDA", "ROCm", "Vulkan", "Metal", "oneAPI")
 def tiny() -> Hyperparameters:
     """Return what is read of a header with experts in one of two blocks."""
     return Hyperparameters.from_model(
-        header_model({**TINY, "tokenizer.ggml.tokens": ["a"]}, TINY_TENSORS)
+        header_model({**TINY, "tokenizer.ggml.tokens": ["a"] * 100}, TINY_TENSORS)
     )
 
 

@@ -146,8 +146,7 @@ def test_the_formula_of_every_cache_gives_its_figure(
     if "cache_type_k" in settings:
         settings["cache_type_v"] = settings["cache_type_k"]
     for name, described in families["models"].items():
-        metadata = described["metadata"] | {"tokenizer.ggml.tokens": ["a"]}
-        h = Hyperparameters.from_model(header_model(metadata, described["tensors"]))
+        h = Hyperparameters.from_model(header_model(described["metadata"], described["tensors"]))
         if "cache_type_k" in settings and name in _NO_QUANTIZED_CACHE:
             with pytest.raises(PlanError):
                 planned(h, **settings)

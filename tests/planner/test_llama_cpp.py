@@ -444,6 +444,7 @@ def test_no_tensor_of_a_graph_has_a_negative_extent(extent: tuple[int, ...]) -> 
 
 
 _EMBEDDING, _KEYS, _EXPERTS = 100 * 8 * 34, 128 * 8 * 34, 256 * 512 * 2 * 2
+_ROUTER = 256 * 2 * 4
 _PADDING = 8 * 34  # rows of 256 weights are filled up to 512
 
 
@@ -460,7 +461,7 @@ def test_all_layers_on_one_gpu(tiny: Model) -> None:
     gpu = allocate(tiny, Settings(context=1000, parallel=2)).buffers["GPU0"]
     # a tied output: the embedding is held on both sides
     tensors = (_EMBEDDING + _PADDING, 256 * 4, _KEYS + _PADDING, _KEYS + _PADDING, _EXPERTS)
-    assert gpu.weights == sum(map(_aligned, tensors))
+    assert gpu.weights == sum(map(_aligned, tensors)) + _ROUTER
     cells = 512 * 2  # 1000 → 1024, of two sequences
     assert gpu.cache == 2 * 2 * (64 * 2 * 2 * cells)
 
@@ -481,7 +482,7 @@ def test_experts_stay_on_the_host_if_asked(tiny: Model) -> None:
 
 def test_devices_share_by_the_split(tiny: Model) -> None:
     buffers = allocate(tiny, Settings(devices=2, tensor_split=[2, 1])).buffers
-    assert buffers["GPU0"].weights == _aligned(_KEYS + _PADDING) * 2 + _EXPERTS
+    assert buffers["GPU0"].weights == _aligned(_KEYS + _PADDING) * 2 + _EXPERTS + _ROUTER
     assert buffers["GPU1"].cache == 0  # it has the output alone
 
 

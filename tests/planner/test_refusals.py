@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from explorer.cli.main import main
+from explorer.errors import PlanError
 from explorer.formats import open_model
 from explorer.formats.model import Model
+from explorer.planner import plan
 from explorer.planner.engines.llama_cpp import Header
 from explorer.planner.engines.llama_cpp.refusals import refusal
 from explorer.planner.inputs import header_to_plan
@@ -135,6 +137,10 @@ def test_every_front_names_what_llama_cpp_refuses(
         found += json.loads(capsys.readouterr().out)["problems"]
     with open_model(without_context) as model:
         found += map(PROBLEMS.record, gather(model, survey=False).problems)
+        with pytest.raises(PlanError, match="context_length"):
+            plan(model, profile="llama.cpp")
+    assert main(["recipes", str(without_context), "--recipe", "Q4_0", "--no-errors"]) == 0
+    assert "There is no memory plan: llama.cpp refuses the model" in capsys.readouterr().out
     assert len(found) == 3
     for problem in found:
         assert problem["where"] == "llama.cpp"
