@@ -238,7 +238,6 @@ def tiles_layout(
         bits=8,
         shape=weight.shape,
         group_size=run if rows == 1 and run < columns else None,
-        line=columns,
         run=run,
         levels=_LEVELS[weight.dtype],
         formula=Formula.ZERO_FIRST if zeros else Formula.SCALED,

@@ -30,7 +30,7 @@ from explorer.formats.quantized.modules import (
     tiles_layout,
 )
 from explorer.formats.quantized.rules_stacked import bitnet
-from explorer.quantization.huggingface.layout import CompanionLayout, Formula, Levels, Shape
+from explorer.quantization.huggingface.layout import CompanionLayout, Levels, Shape
 
 _SCALES: Final = (*sorted(FLOAT_TYPES), *sorted(EXPONENT_TYPES))
 _BLOCK_AXES: Final = 4  # of ModelOpt's scales of blocks
@@ -255,10 +255,7 @@ def _fp4(suffix: str, parts: dict[str, Member], shape: Shape, kind: _Fp4) -> Fou
         bits=4,
         shape=shape,
         group_size=kind.run,
-        line=shape[-1],
-        run=kind.run,
         levels=kind.levels,
-        formula=Formula.SCALED,
         options=(("codes", codes), ("scales", scales), *kind.options),
         native="BF16",
     )
@@ -316,10 +313,7 @@ def _paired_rows(module: Module, weight: Member, scale: Member) -> Found:
         bits=4,
         shape=(rows, columns),
         group_size=run,
-        line=columns,
-        run=run,
         levels=Levels.SIGNED,
-        formula=Formula.SCALED,
         native=scale.dtype,
     )
     return Found(".weight", {"weight": weight, "weight_scale": scale}, layout)

@@ -72,7 +72,6 @@ def _packed(module: Module, packed: Member) -> Found:
         bits=bits,
         shape=(shape.rows, shape.columns),
         group_size=group if scales.columns > 1 or group in stated else None,
-        line=shape.columns,
         run=group,
         levels=Levels.SIGNED,
         formula=Formula.SCALED if zeros is None else Formula.ZERO_FIRST,

@@ -89,7 +89,6 @@ def hqq(module: Module) -> Found | None:
         group_size=group,
         line=line,
         run=group if axis else 1,
-        levels=Levels.UNSIGNED,
         formula=Formula.ZERO_FIRST,
         options=(
             ("codes", "W_q"),
@@ -185,10 +184,8 @@ def quanto_packed(module: Module) -> Found | None:
         name=f"qint{bits}",
         bits=bits,
         shape=shape,
-        group_size=None,
         line=stored.columns,
         run=stored.columns,
-        levels=Levels.UNSIGNED,
         formula=Formula.ZERO_FIRST if is_integer else Formula.ZERO_LAST,
         options=(
             ("codes", "weight._data._data"),
@@ -260,9 +257,6 @@ def bitnet(module: Module) -> Found:
         name="bitnet",
         bits=2,
         shape=shape,
-        group_size=None,
-        line=stored.columns,
-        run=stored.columns,
         levels=Levels.TERNARY,
         formula=Formula.DIVIDED if divides else Formula.SCALED,
         options=(

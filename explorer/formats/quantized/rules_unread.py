@@ -31,7 +31,7 @@ from explorer.formats.quantized.modules import (
     check_type,
 )
 from explorer.formats.quantized.rules_floats import QUARK, QUARK_SCALE
-from explorer.quantization.huggingface.layout import CompanionLayout, Formula, Levels
+from explorer.quantization.huggingface.layout import CompanionLayout
 
 _TILE = 16
 _MOST_TEXT: Final = 65_536
@@ -230,11 +230,6 @@ def _found(
         name=scheme,
         bits=max(1, min(8, round(bits))),
         shape=shape,
-        group_size=None,
-        line=shape[-1],
-        run=shape[-1],
-        levels=Levels.UNSIGNED,
-        formula=Formula.SCALED,
         native="F16",
     )
     return Found(".weight", parts, layout)

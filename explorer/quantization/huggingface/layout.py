@@ -83,12 +83,13 @@ class CompanionLayout:
         name: Public name of the type: ``"gptq4"``, ``"nf4"``, ``"fp8"``.
         bits: Bits of a code.
         shape: Logical shape, outermost first.
-        group_size: Weights that share a scale, as it is listed; None where that is not a run of
-            weights in a row (a scale for each row, block or tensor).
-        line: Weights of a line; divides the product of `shape`.
-        run: Consecutive weights of a line with one scale; the last run may be shorter.
         levels: What codes are worth.
         formula: How they become weights.
+        group_size: Weights that share a scale, as it is listed; None where that is not a run of
+            weights in a row (a scale for each row, block or tensor).
+        line: Weights of a line; divides the product of `shape`. 0 stands for a row.
+        run: Consecutive weights of a line with one scale; the last run may be shorter. 0 stands for
+            `group_size`, or a line.
         options: What else the reader must know, by name; its class says what.
         native: Type that the library computes in, for people: ``"F16"``, ``"BF16"``, ``"F32"``.
     """
@@ -98,13 +99,18 @@ class CompanionLayout:
     name: str
     bits: int
     shape: Shape
-    group_size: int | None
-    line: int
-    run: int
-    levels: Levels
-    formula: Formula
+    levels: Levels = Levels.UNSIGNED
+    formula: Formula = Formula.SCALED
+    group_size: int | None = None
+    line: int = 0
+    run: int = 0
     options: tuple[tuple[str, int | float | str], ...] = ()
     native: str = "BF16"
+
+    def __post_init__(self) -> None:
+        line = self.line or self.shape[-1]
+        object.__setattr__(self, "line", line)
+        object.__setattr__(self, "run", self.run or self.group_size or line)
 
     @property
     def parameters(self) -> int:

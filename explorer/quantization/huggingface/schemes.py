@@ -232,7 +232,7 @@ class Scheme:
         label, *_, levels, formula, _ = self.storage
         size = self.group or None
         return CompanionLayout(
-            "", label, self.name, self.bits, shape, size, line, run, levels, formula
+            "", label, self.name, self.bits, shape, levels, formula, size, line, run
         )
 
 
