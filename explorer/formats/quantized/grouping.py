@@ -68,7 +68,7 @@ UNREAD: Final = (
 """The same of weights that are counted and not read."""
 
 MARKS: Final = (
-    *(".trellis", ".q_weight", ".codebooks", ".B"),
+    *(".trellis", ".q_weight", ".codebooks", ".B", ".comfy_quant", ".int8_weight"),
     *("scale", "qweight", "qzeros", ".quant_", ".absmax", ".SCB", ".W_q", ".packing", "qdata"),
     *("weight_packed", "weight_format", "_zero_point", "_blocks", ".blocks", "._data"),
 )
@@ -91,6 +91,8 @@ ORPHANS: Final[Mapping[str, str]] = {
     **dict.fromkeys((".SCB", ".weight_format", ".weight_scale_inv", ".scale_weight"), "weight"),
     "_scale_inv": "tensor of experts",
     ".weight_scale": "weight or weight_packed",
+    ".weight_quantizer.scale": "weight",
+    ".int8_weight": "scale",
     **dict.fromkeys((".weight_packed", ".weight_scale_2", ".weight_zero_point"), "weight_scale"),
     **dict.fromkeys((".weight_global_scale", ".weight_g_idx"), "weight_packed"),
     ".packing": "W_q",
@@ -104,7 +106,15 @@ ORPHANS: Final[Mapping[str, str]] = {
 EXPERTS: Final[Mapping[str, str]] = {"_scales": "_blocks", ".scales": "blocks"}
 """The same of gpt-oss; other methods have scales of this name, too."""
 
-WHOLE: Final = ("bitsandbytes", "fp8", "fbgemm_fp8", "compressed-tensors", "sparseml", "torchao")
+WHOLE: Final = (
+    "bitsandbytes",
+    "fp8",
+    "fbgemm_fp8",
+    "compressed-tensors",
+    "sparseml",
+    "torchao",
+    "quark",
+)
 """Methods whose codes are matrices as PyTorch stores them, beside ModelOpt's and BitNet's."""
 
 LISTED: Final = (
@@ -115,7 +125,7 @@ LISTED: Final = (
 """Suffixes of modules of methods that are not decoded; nothing is reported of them."""
 
 
-CODES: Final = frozenset({"U8", "I8"})
+CODES: Final = frozenset({"U8", "I8", "I32"})
 FP8: Final = frozenset({"F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ"})
 _MATRIX, _EXPERT_AXES = 2, 3  # dimensions
 

@@ -21,6 +21,7 @@ from typing import Any, Final
 from explorer.formats.quantized.declaration import COMFY
 from explorer.formats.quantized.modules import (
     EXPONENT_TYPES,
+    FLOAT_TYPES,
     FP8_TYPES,
     Found,
     LeftAloneError,
@@ -81,7 +82,7 @@ def comfy_declared(module: Module) -> Found | None:
 def _of_comfy(module: Module, name: str) -> Found | None:
     if name not in _OF_COMFY:
         return None
-    codes = module.need(".weight")
+    codes, _ = module.need(".weight"), module.need(".weight_scale")
     check_type(codes, "U8", "I8", *FP8_TYPES)
     if len(codes.shape) != 2:
         raise RuleError(f"its weight is of shape {list(codes.shape)}")
@@ -102,7 +103,7 @@ def quark(module: Module) -> Found | None:
         is_turned = len(scale.shape) == 2 and scale.shape[1] == 8 * columns
         shape = (8 * columns, rows) if is_turned else (rows, 8 * columns)
         return _found(module, "quark-int4", codes, other, shape)
-    if scale.dtype not in EXPONENT_TYPES:
+    if scale.dtype in FLOAT_TYPES:
         raise LeftAloneError("integers in bytes")
     is_fp6 = scale.shape == (rows, columns // 24) and columns % 24 == 0  # bytes of 32
     shape = (rows, columns // 3 * 4)
@@ -111,8 +112,10 @@ def quark(module: Module) -> Found | None:
 
 def sdnq(module: Module) -> Found | None:
     """Return a weight of SDNQ: codes of all rows in one run of bytes, scales [rows, groups, 1]."""
-    codes, scale = module.get(".weight"), module.get(".scale")
-    if module.declared.method != "sdnq" or codes is None or scale is None or not scale.shape:
+    codes, scale = module.get(".weight"), module.need(".scale")
+    if module.declared.method != "sdnq" or codes is None or not scale.shape:
+        return None  # norms have a scale, too
+    if codes.dtype in FLOAT_TYPES:
         return None
     rows, groups = scale.shape[0], math.prod(scale.shape[1:])
     for bits in _widths_of_sdnq(module.declared.fields):
