@@ -48,7 +48,7 @@ from explorer.planner.together import Loaded, load_first, usual_inputs
 from explorer.present import engines
 from explorer.present import plan as plans
 from explorer.present.plan import Kind, rules_text
-from explorer.present.tables.plans import BUFFERS, PLAN_FILE, PLANS, PlanRow
+from explorer.present.tables.plans import BUFFERS, INPUTS, PLAN_FILE, PLANS, PlanRow
 from explorer.present.tables.plans import ENGINES as SIDE_BY_SIDE
 from explorer.text import bytes_text, exact_text, integer_text, plain_text, sentence
 
@@ -522,15 +522,10 @@ def terms_text(terms: Sequence[Term]) -> str:
     for term in terms:
         value = plans.value_text(term.value)
         lines.append(f"{_INDENT}{_safe(term.name)} = {value} = {_safe(term.formula)}\n")
-        for symbol, given in list(term.inputs.items())[:_SHOWN_INPUTS]:
-            lines.append(f"{_INDENT * 3}{symbol} = {_number(given.value)}, {_safe(given.origin)}\n")
+        for given in list(term.inputs.items())[:_SHOWN_INPUTS]:
+            symbol, value, origin = (INPUTS[name].cell(given) for name in INPUTS.names)
+            lines.append(f"{_INDENT * 3}{symbol} = {value}, {_safe(origin)}\n")
     return "".join(lines)
-
-
-def _number(value: int | float | tuple[int, ...]) -> str:
-    if isinstance(value, tuple):
-        return f"{integer_text(len(value))} values, together {integer_text(sum(value))}"
-    return integer_text(value) if isinstance(value, int) else f"{value:g}"
 
 
 def _advice(advice: Advice) -> str:

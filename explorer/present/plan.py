@@ -107,11 +107,7 @@ def short_name(device: Device) -> str:
 
 def device_titles(plan: Plan) -> list[str]:
     """Return the names of a plan's GPUs; numbers distinguish several."""
-    return _titles(plan.devices)
-
-
-def _titles(devices: Sequence[Device]) -> list[str]:
-    names = [short_name(device) for device in devices]
+    names = [short_name(device) for device in plan.devices]
     return names if len(names) < 2 else [f"{i + 1} · {name}" for i, name in enumerate(names)]
 
 

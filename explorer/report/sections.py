@@ -30,6 +30,7 @@ from explorer.present import survey as survey_texts
 from explorer.present.colours import MEMORY_COLOURS, Pattern, type_colour, type_pattern
 from explorer.present.errors import Side, headline
 from explorer.present.explanations import ABOUT_ERRORS
+from explorer.present.plan import Kind
 from explorer.present.quantization import DeclaredQuantization, declared_quantization
 from explorer.present.speed import speed_here
 from explorer.present.tables import table as tables
@@ -480,21 +481,13 @@ def _histograms(tensors: Sequence[ReportTensor]) -> Iterator[tuple[str, svg.Pict
 
 # Memory plan: memory by machine and context
 
-_KINDS_SHOWN: Final = (
-    (plan_texts.Kind.WEIGHTS, plan_texts.Kind.WEIGHTS.label),
-    (plan_texts.Kind.KV_CACHE, plan_texts.Kind.KV_CACHE.label),
-    (plan_texts.Kind.GRAPH, plan_texts.PLAN["graph_total"]),
-    (plan_texts.Kind.PROJECTOR, plan_texts.Kind.PROJECTOR.label),
-    (plan_texts.Kind.DRAFT, plan_texts.Kind.DRAFT.label),
-    (plan_texts.Kind.ADAPTERS, plan_texts.Kind.ADAPTERS.label),
+_ON_GPUS: Final = (
+    *(Kind.WEIGHTS, Kind.KV_CACHE, Kind.GRAPH),
+    *(Kind.PROJECTOR, Kind.DRAFT, Kind.ADAPTERS),
 )
 _LEGEND: Final = (
-    *((label, MEMORY_COLOURS[kind], "") for kind, label in _KINDS_SHOWN),
+    *((kind.label, MEMORY_COLOURS[kind], "") for kind in _ON_GPUS),
     (plan_texts.PLAN["cpu_total"], svg.OTHER, ""),
-)
-_ON_GPUS: Final = (
-    *(plan_texts.Kind.WEIGHTS, plan_texts.Kind.KV_CACHE, plan_texts.Kind.GRAPH),
-    *(plan_texts.Kind.PROJECTOR, plan_texts.Kind.DRAFT, plan_texts.Kind.ADAPTERS),
 )
 _LONGEST_FAILURE: Final = 300
 
