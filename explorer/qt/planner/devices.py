@@ -31,6 +31,7 @@ from explorer.qt.planner.fields import (
     TokenSpinBox,
     buddy_label,
     colour_text,
+    menu_button,
     push_button,
 )
 from explorer.qt.planner.state import CurrentPlan, PlannedModel, PlannerState
@@ -334,22 +335,16 @@ class DevicesBox(Tile):
         self.empty.setText("No GPU was found. Models run on the CPU, in main memory.")
         tip = "Remove the selected GPU (Delete)"
         self.remove = push_button(self, "Remo&ve", tip)
-        self.sets = QtWidgets.QToolButton(self)
-        self.sets.setText("Saved machines")
-        self.sets.setToolTip("This machine, or one that you saved")
-        self.sets.setPopupMode(QtWidgets.QToolButton.ToolButtonPopupMode.InstantPopup)
-        menu = QtWidgets.QMenu(self.sets)
-        menu.aboutToShow.connect(self._fill_sets)
-        self.sets.setMenu(menu)
+        tip = "This machine, or one that you saved"
+        self.sets = menu_button(self, "Saved machines", tip)
+        self.sets.menu().aboutToShow.connect(self._fill_sets)
         self.forget = QtWidgets.QMenu("Forget", self.sets)
         self.ram = self._memory("Free main memory")
         self.swap = self._memory("Free swap space")
         self.notes = plain_label(self)
         self.notes.setWordWrap(True)
-        self.also = QtWidgets.QToolButton(self)
-        self.also.setToolTip("Models that are loaded at the same time: their memory is taken off")
-        self.also.setPopupMode(QtWidgets.QToolButton.ToolButtonPopupMode.InstantPopup)
-        self.also.setMenu(QtWidgets.QMenu(self.also))
+        tip = "Models that are loaded at the same time: their memory is taken off"
+        self.also = menu_button(self, "", tip)
         self.also.menu().aboutToShow.connect(self._fill_also)
         self._lay_out()
         self.add.clicked.connect(self.show_catalogue)

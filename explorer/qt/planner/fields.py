@@ -291,6 +291,16 @@ def push_button(parent: QWidget, text: str, tip: str) -> QPushButton:
     return made
 
 
+def menu_button(parent: QWidget, text: str, tip: str) -> QtWidgets.QToolButton:
+    """Return a button that opens a menu."""
+    made = QtWidgets.QToolButton(parent)
+    made.setText(text)
+    made.setToolTip(tip)
+    made.setPopupMode(QtWidgets.QToolButton.ToolButtonPopupMode.InstantPopup)
+    made.setMenu(QtWidgets.QMenu(made))
+    return made
+
+
 def name_text(label: QLabel, name: str) -> None:
     """Name a text that changes, and let it be copied."""
     label.setAccessibleName(name)

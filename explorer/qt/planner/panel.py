@@ -29,7 +29,14 @@ from explorer.qt.planner.attachments import AttachmentsBox
 from explorer.qt.planner.controls import SettingsControls
 from explorer.qt.planner.curves import CurvesPage
 from explorer.qt.planner.devices import DevicesBox
-from explorer.qt.planner.fields import AnswerPill, name_text, push_button, scrolled, wrapped_label
+from explorer.qt.planner.fields import (
+    AnswerPill,
+    menu_button,
+    name_text,
+    push_button,
+    scrolled,
+    wrapped_label,
+)
 from explorer.qt.planner.log import LogPage, ask_log
 from explorer.qt.planner.pages import ComparePage, DetailsPage, ExportPage, ProgramsPage
 from explorer.qt.planner.picture import PlannerPicture
@@ -352,7 +359,8 @@ class AnswerBar(QtWidgets.QWidget):
         tip = "This is one of several parts of a model, and the others are in its folder"
         self.whole = push_button(self, "Open the other parts", tip)
         self.whole.clicked.connect(lambda: self._open_whole(app))
-        self.ask = QtWidgets.QToolButton(self)
+        tip = "Find the best value that fits; other settings stay"
+        self.ask = menu_button(self, "What fits?", tip)
         self._advice: Advice | None = None
         self._offers: tuple[plan_texts.Suggestion, ...] = ()
         tip = "Change this; Undo takes it back"
@@ -369,14 +377,9 @@ class AnswerBar(QtWidgets.QWidget):
         return [self.undo, self.redo, self.whole, *self.buttons, self.ask]
 
     def _lay_out(self) -> None:
-        self.ask.setText("What fits?")
-        self.ask.setToolTip("Find the best value that fits; other settings stay")
-        self.ask.setPopupMode(QtWidgets.QToolButton.ToolButtonPopupMode.InstantPopup)
-        menu = QtWidgets.QMenu(self.ask)
         for what in _ASKED:
-            ask = partial(self._ask, what)
-            self.questions[what] = menu.addAction(f"{plan_texts.QUESTIONS[what].title}?", ask)
-        self.ask.setMenu(menu)
+            title, ask = f"{plan_texts.QUESTIONS[what].title}?", partial(self._ask, what)
+            self.questions[what] = self.ask.menu().addAction(title, ask)
         for number, button in enumerate(self.buttons):
             button.hide()
             button.clicked.connect(lambda _=False, number=number: self._take(number))
