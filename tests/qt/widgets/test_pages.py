@@ -244,6 +244,9 @@ def test_a_cancelled_page_reads_on(case: Case, stop: Stop) -> None:
         case.qtbot.mouseClick(case.bar.cancel, Qt.MouseButton.LeftButton)
     case.wait_for(Phase.CANCELLED)
     assert job.cancelled
+    case.window.resize(850, 650)
+    case.qtbot.wait(300)  # longer than a view has to rest
+    assert case.reader.phase is Phase.CANCELLED
     assert not case.gate.shown
     case.gate.open.set()
     case.press()

@@ -30,7 +30,7 @@ from explorer.qt.weights.map.side import (
 )
 from explorer.qt.weights.values import Place
 from explorer.qt.widgets.building import NOTE, tab_through
-from explorer.qt.widgets.pages import ReadingPage, Refusal, Request
+from explorer.qt.widgets.pages import Phase, ReadingPage, Refusal, Request
 from explorer.qt.widgets.plot_panel import PlotExport
 from explorer.qt.widgets.progress import ProgressLine
 from explorer.text import integer_text
@@ -277,6 +277,14 @@ class MapPage(ReadingPage[DrawnMap]):
         # In a turn of its own: only then the plot has its size, which decides what is read.
         QTimer.singleShot(0, self, super()._follow_shown)
 
+    def _follow_view(self) -> None:
+        """Read what is in sight now; what was cancelled or failed not merely for another size."""
+        if self.phase in {Phase.CANCELLED, Phase.FAILED} and self._drawable is not None:
+            stopped = self.request_key
+            if isinstance(stopped, Grid) and stopped.window == self._wanted(self._drawable).window:
+                return
+        self.load()
+
     def press(self) -> None:
         self.restart()
 
@@ -318,7 +326,7 @@ class MapPage(ReadingPage[DrawnMap]):
         self.frame.addWidget(self.progress)
 
     def _connect(self) -> None:
-        self._rest.timeout.connect(self.load)
+        self._rest.timeout.connect(self._follow_view)
         self.controls.quantity_changed.connect(self.restart)
         self.controls.sheet_changed.connect(self.restart)
         self.controls.look_changed.connect(self._draw)
