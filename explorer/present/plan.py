@@ -530,11 +530,16 @@ def advice_changes(advice: Advice) -> dict[str, Any]:
     return {**advice.sets, **advice.also}
 
 
+def would_change(changes: Mapping[str, Any], plan: Plan | None, asked: Settings) -> bool:
+    """Return whether settings that were asked for would make another plan than this one."""
+    others = {name for name, value in changes.items() if getattr(asked, name) != value}
+    return any(plan is None or plan.used(name) != changes[name] for name in others)
+
+
 def advice_offer(advice: Advice, plan: Plan | None, asked: Settings) -> Suggestion | None:
     """Return what takes an answer: "Use 18,432 tokens"; None where it holds already."""
     changes = advice_changes(advice)
-    others = {name for name, value in changes.items() if getattr(asked, name) != value}
-    if not any(plan is None or plan.used(name) != changes[name] for name in others):
+    if not would_change(changes, plan, asked):
         return None
     value = integer_text(advice.value) if isinstance(advice.value, int) else advice.value
     text = f"{value} {_APPLIED[advice.what]}"

@@ -18,6 +18,7 @@ from explorer.planner.engines.llama_cpp.engine import LLAMA_CPP
 from explorer.planner.inputs import PlanInputs
 from explorer.planner.request import PlanRequest
 from explorer.present.plan_export import (
+    AXES,
     context_stops,
     curve_contexts,
     curve_end,
@@ -41,6 +42,22 @@ def test_every_context_has_its_nearest_stop(trained: int) -> None:
         assert trained in stops.snaps
         assert trained <= stops.values[-1]
     assert stops.values[0] == 512
+
+
+@pytest.mark.parametrize(
+    ("along", "ends"),
+    [
+        ("context", (512, 1 << 20)),
+        ("parallel", (1, 256)),
+        ("utilization", (10, 100)),
+        ("tensor_parallel", (1, 4)),  # of six GPUs
+    ],
+)
+def test_a_slider_stops_where_it_says(along: str, ends: tuple[int, int]) -> None:
+    stops = AXES[along].stops(40_960, 6)
+    assert (stops.values[0], stops.values[-1]) == ends
+    assert stops.names.keys() | set(stops.snaps) <= set(stops.values)
+    assert [stops.values[stops.position(value)] for value in stops.values] == list(stops.values)
 
 
 @given(st.integers(1, 1 << 21), st.integers(-3, 3))

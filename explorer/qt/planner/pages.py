@@ -16,7 +16,7 @@ from explorer.planner.devices import CPU
 from explorer.planner.plan import Plan, Term
 from explorer.planner.speed import parse_rate
 from explorer.present import engines, plan_export
-from explorer.present.plan import Kind, memory_bars, remarks, value_text
+from explorer.present.plan import Kind, memory_bars, remarks, value_text, would_change
 from explorer.present.plan_export import Curves
 from explorer.present.speed import rate_text
 from explorer.present.tables.plans import (
@@ -313,8 +313,8 @@ class ChoiceLine(QtWidgets.QWidget):
         self._enable()
 
     def _enable(self) -> None:
-        asked, has_gpu = self._state.inputs.settings, bool(self._state.inputs.devices)
-        differs = any(getattr(asked, k) != v for k, v in self._changes.items())
+        inputs, has_gpu = self._state.inputs, bool(self._state.inputs.devices)
+        differs = would_change(self._changes, self._state.current.plan, inputs.settings)
         self.use.setEnabled(has_gpu and differs)
         self.use.setToolTip(
             "Take this context and leave the layers to llama.cpp; Undo takes it back"
