@@ -13,7 +13,7 @@ from explorer.formats.model import Model
 from explorer.hardware.catalogue import find_bandwidths
 from explorer.planner import Device
 from explorer.planner import Settings as PlanSettings
-from explorer.planner.engines.llama_cpp import Settings
+from explorer.planner.engines.llama_cpp.allocation import Settings
 from explorer.planner.engines.llama_cpp.reading import read_header, reads
 from explorer.planner.logs.comparison import Comparison, measured_record
 from explorer.planner.logs.lines import Log

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from explorer.errors import ExplorerError
-from explorer.planner.engines import llama_cpp
+from explorer.planner.engines.llama_cpp import allocation as llama_cpp
 from explorer.planner.logs.lines import (
     CACHE,
     COMPUTE,

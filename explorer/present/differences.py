@@ -29,7 +29,7 @@ from explorer.formats.facts import describe
 from explorer.formats.model import MetadataEntry, Model
 from explorer.formats.side_files import CHAT_TEMPLATE
 from explorer.parallel import Check, never
-from explorer.planner.engines.llama_cpp import Settings, allocate
+from explorer.planner.engines.llama_cpp.allocation import Settings, allocate
 from explorer.planner.logs.perplexity import Quality
 from explorer.present.errors import Side, headline
 from explorer.present.explanations import ABOUT_ERRORS

@@ -7,7 +7,8 @@ from typing import Final
 
 from explorer.planner import settings as planner_settings
 from explorer.planner.devices import HOST
-from explorer.planner.engines.llama_cpp import NEWEST, Settings
+from explorer.planner.engines.llama_cpp.allocation import Settings
+from explorer.planner.engines.llama_cpp.builds import NEWEST
 from explorer.planner.logs.comparison import ALL, Amount, Comparison, Residual, Unaccounted
 from explorer.planner.logs.lines import VLLM, Log
 from explorer.text import (

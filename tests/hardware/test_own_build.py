@@ -13,7 +13,7 @@ import pytest
 
 from explorer.hardware import own_build
 from explorer.hardware.own_build import OwnBuildError, estimate_command, find_program, run_estimate
-from explorer.planner.engines.llama_cpp import Settings
+from explorer.planner.engines.llama_cpp.allocation import Settings
 from explorer.planner.logs.lines import CACHE, COMPUTE, WEIGHTS
 
 pytestmark = pytest.mark.skipif(

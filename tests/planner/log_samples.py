@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from explorer.formats.model import Model
-from explorer.planner.engines.llama_cpp import Allocation, Settings
+from explorer.planner.engines.llama_cpp.allocation import Allocation, Settings
 from tests.planner.models import header_model
 
 _FOLDER = Path(__file__).parents[1] / "data" / "logs"

@@ -12,7 +12,7 @@ from explorer.errors import PlanError
 from explorer.formats import open_model
 from explorer.planner import Device, Hyperparameters, Settings
 from explorer.planner.attachments import Attachment, projector_bytes, propose, read_attachment
-from explorer.planner.engines.llama_cpp import Header
+from explorer.planner.engines.llama_cpp.header import Header
 from explorer.planner.engines.registry import engine_named
 from explorer.planner.plan import Plan
 from explorer.planner.request import PlanRequest

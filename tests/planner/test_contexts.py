@@ -15,7 +15,9 @@ from explorer.errors import PlanError
 from explorer.formats.model import Model
 from explorer.planner import Device, Hyperparameters, plan
 from explorer.planner import Settings as Asked
-from explorer.planner.engines.llama_cpp import Allocation, Header, Settings, allocate, fit
+from explorer.planner.engines.llama_cpp.allocation import Allocation, Settings, allocate
+from explorer.planner.engines.llama_cpp.fitting import fit
+from explorer.planner.engines.llama_cpp.header import Header
 from explorer.text import bytes_text
 from tests.planner.models import DATA, GIB, header_model, packed
 

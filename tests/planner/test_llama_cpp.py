@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 
 from explorer.errors import PlanError
 from explorer.formats.model import Model
-from explorer.planner.engines.llama_cpp import Allocation, Header, Settings, allocate, compute
+from explorer.planner.engines.llama_cpp import compute
+from explorer.planner.engines.llama_cpp.allocation import Allocation, Settings, allocate
 from explorer.planner.engines.llama_cpp.architectures import ARCHITECTURES
 from explorer.planner.engines.llama_cpp.graph import UnknownGraphError, made
+from explorer.planner.engines.llama_cpp.header import Header
 from tests.planner.models import TINY, TINY_TENSORS, header_model, packed
 
 

@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.errors import PlanError
-from explorer.planner.engines.llama_cpp import Allocation, Buffer, Decision, Header, Settings, fit
+from explorer.planner.engines.llama_cpp.allocation import Allocation, Buffer, Settings
+from explorer.planner.engines.llama_cpp.fitting import Decision, fit
+from explorer.planner.engines.llama_cpp.header import Header
 from tests.planner.models import GIB, MIB, header_model, packed
 from tests.planner.test_llama_cpp import _Golden
 
@@ -57,7 +59,7 @@ def _header(blocks: int, experts: int = 0) -> Header:
 
 def _used(header: Header, settings: Settings) -> Allocation:
     """Return weights as they lie, 1 KiB a position shared by the GPUs, and no compute buffer."""
-    from explorer.planner.engines.llama_cpp import allocate
+    from explorer.planner.engines.llama_cpp.allocation import allocate
 
     real = allocate(header, settings)
     buffers = {

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from explorer.errors import PlanError
 from explorer.formats import open_model
-from explorer.planner.engines.llama_cpp import Settings, allocate
+from explorer.planner.engines.llama_cpp.allocation import Settings, allocate
 from explorer.planner.logs.comparison import Comparison, Residual, measured_record
 from explorer.planner.logs.measured import compare
 from explorer.planner.logs.reading import parse_log, read_log

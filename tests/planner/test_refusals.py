@@ -14,7 +14,7 @@ from explorer.errors import PlanError
 from explorer.formats import open_model
 from explorer.formats.model import Model
 from explorer.planner import plan
-from explorer.planner.engines.llama_cpp import Header
+from explorer.planner.engines.llama_cpp.header import Header
 from explorer.planner.engines.llama_cpp.refusals import refusal
 from explorer.planner.inputs import header_to_plan
 from explorer.present.tables.problems import PROBLEMS

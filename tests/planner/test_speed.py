@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from explorer.hardware.catalogue import MAIN_MEMORY_BANDWIDTH, find_bandwidths, load_catalogue
 from explorer.planner import Device
 from explorer.planner.devices import CPU
-from explorer.planner.engines.llama_cpp import Settings
+from explorer.planner.engines.llama_cpp.allocation import Settings
 from explorer.planner.engines.llama_cpp.reading import read_header, reads
 from explorer.planner.speed import REACHED, Bandwidth, SpeedBound, speed_bound, speed_record
 from explorer.present import speed as words

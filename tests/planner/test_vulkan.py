@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from explorer.errors import PlanError
-from explorer.planner.engines.llama_cpp import Allocation, Header, Settings, allocate
+from explorer.planner.engines.llama_cpp.allocation import Allocation, Settings, allocate
+from explorer.planner.engines.llama_cpp.header import Header
 from tests.planner.models import DATA, header_model, module_of, packed
 
 _GOLDEN = packed(DATA / "llama_cpp_vulkan.json.gz")

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from explorer.planner.engines import llama_cpp
+from explorer.planner.engines.llama_cpp import allocation as llama_cpp
+from explorer.planner.engines.llama_cpp.builds import NEWEST
 from explorer.planner.logs.lines import BLOCK, BLOCKS, REQUESTS, TOKENS, Measured
 from explorer.planner.settings import Settings
 
@@ -105,7 +106,7 @@ class Comparison:
             "swa_full": log.swa_full,
             "mtp": log.mtp or None,
             "all_logits": log.all_logits or None,
-            "build": None if log.build == llama_cpp.NEWEST else log.build,
+            "build": None if log.build == NEWEST else log.build,
         }
         if log.devices == devices:  # where layers lie
             given |= {"num_gpu": log.gpu_layers, "cpu_moe_layers": log.cpu_moe_layers}

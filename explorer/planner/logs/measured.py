@@ -18,7 +18,9 @@ from typing import Any, Final
 from explorer.errors import PlanError
 from explorer.formats.model import Model
 from explorer.planner.devices import HOST, Device
-from explorer.planner.engines import llama_cpp
+from explorer.planner.engines.llama_cpp import allocation as llama_cpp
+from explorer.planner.engines.llama_cpp.builds import CHANGES
+from explorer.planner.engines.llama_cpp.header import Header
 from explorer.planner.inputs import header_to_plan
 from explorer.planner.logs.comparison import Comparison, Residual, Unaccounted
 from explorer.planner.logs.lines import (
@@ -80,7 +82,7 @@ def compare(
             "the log is llama.cpp's, and this model is not a GGUF file. Open the file that was "
             "loaded"
         )
-    header = llama_cpp.Header.from_model(model)
+    header = Header.from_model(model)
     _refuse_other(header, measured)
     places = _Places(measured)
     settings, assumed = _settings(measured, places, base)
@@ -111,7 +113,7 @@ def assumed_settings(asked: Settings, devices: int) -> llama_cpp.Settings:
     return replace(settings, **{name: value for name, value in assumed.items() if value})
 
 
-def _refuse_other(header: llama_cpp.Header, measured: Measured) -> None:
+def _refuse_other(header: Header, measured: Measured) -> None:
     if measured.architecture and measured.architecture != header.architecture:
         raise PlanError(
             f"the log is of another model: its architecture is {measured.architecture}, this "
@@ -215,7 +217,7 @@ def _settings(
 
 
 def _inferred(
-    header: llama_cpp.Header,
+    header: Header,
     settings: llama_cpp.Settings,
     held: dict[tuple[str, str], tuple[int, int]],
     measured: Measured,
@@ -256,9 +258,7 @@ def _inferred(
 
 
 def _context_of_cache(
-    header: llama_cpp.Header,
-    settings: llama_cpp.Settings,
-    held: dict[tuple[str, str], tuple[int, int]],
+    header: Header, settings: llama_cpp.Settings, held: dict[tuple[str, str], tuple[int, int]]
 ) -> int | None:
     """Return the context whose cache is as large as the measured one; None if none is."""
     caches = [sizes for (_, kind), sizes in held.items() if kind == CACHE]
@@ -278,7 +278,7 @@ def _context_of_cache(
 
 
 def _inferred_rules(
-    header: llama_cpp.Header,
+    header: Header,
     settings: llama_cpp.Settings,
     held: dict[tuple[str, str], tuple[int, int]],
     measured: Measured,
@@ -303,7 +303,7 @@ def _inferred_rules(
 
     if not wanted or meets(settings):
         return settings, ()
-    older = [one.build - 1 for one in reversed(llama_cpp.CHANGES)]
+    older = [one.build - 1 for one in reversed(CHANGES)]
     builds = [settings.build] if "build" in measured.settings else [settings.build, *older]
     is_logged = "ubatch" in measured.settings
     candidates: list[dict[str, Any]] = [
@@ -329,9 +329,7 @@ def _inferred_rules(
 
 
 def _worst(
-    header: llama_cpp.Header,
-    settings: llama_cpp.Settings,
-    held: dict[tuple[str, str], tuple[int, int]],
+    header: Header, settings: llama_cpp.Settings, held: dict[tuple[str, str], tuple[int, int]]
 ) -> float:
     """Return by which part of itself the worst of the measured compute buffers is missed."""
     planned = _planned(llama_cpp.allocate(header, settings), mapped=False)
@@ -343,7 +341,7 @@ def _worst(
 
 
 def _layers_by_weights(
-    header: llama_cpp.Header, settings: llama_cpp.Settings, wanted: list[int]
+    header: Header, settings: llama_cpp.Settings, wanted: list[int]
 ) -> tuple[float, ...]:
     """Return the layers of each GPU that come nearest to the weights measured on it."""
     layers, one_gpu = header.blocks + 1, replace(settings, devices=1, tensor_split=None)

@@ -12,7 +12,7 @@ from PySide6.QtCore import Qt
 
 from explorer.errors import ExplorerError, PlanError
 from explorer.hardware.own_build import estimate_command, find_program, run_estimate
-from explorer.planner.engines import llama_cpp
+from explorer.planner.engines.llama_cpp import allocation as llama_cpp
 from explorer.planner.engines.llama_cpp.engine import server_settings
 from explorer.planner.logs.comparison import Comparison, Unaccounted
 from explorer.planner.logs.lines import Log

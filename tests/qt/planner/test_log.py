@@ -11,7 +11,7 @@ from PySide6.QtTest import QAbstractItemModelTester
 from PySide6.QtWidgets import QFileDialog
 
 from explorer.planner import Device
-from explorer.planner.engines.llama_cpp import MAX_SEQUENCES
+from explorer.planner.engines.llama_cpp.allocation import MAX_SEQUENCES
 from explorer.planner.engines.llama_cpp.engine import server_settings
 from explorer.planner.logs.reading import parse_log
 from explorer.qt.addresses import dropped_log
