@@ -6,10 +6,13 @@ element as a float, and truncated; all divisions are integer, from left to right
 
 from __future__ import annotations
 
+import ast
+import operator
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from types import CodeType, MappingProxyType
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from explorer.errors import PlanError
@@ -74,25 +77,47 @@ class Workload:
         return self if holds else replace(self, batch=self.context)
 
 
-# Formulas, as Python writes them: a plan shows what its figures were worked out by
+# Formulas, as Python writes them: a plan shows what its figures were worked out by. They are parsed
+# and never run, as no text is.
 
-_FUNCTIONS: Final = {"max": max, "int": int}
+_FUNCTIONS: Final[Mapping[str, Callable[..., Number]]] = MappingProxyType({"max": max, "int": int})
+_OPERATORS: Final[Mapping[type[ast.operator], Callable[[Number, Number], Number]]] = (
+    MappingProxyType(
+        {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
+        | {ast.FloorDiv: operator.floordiv}
+    )
+)
 
 
 @cache
-def _compiled(formula: str) -> CodeType:
-    return compile(formula, "<formula>", "eval")
+def _parsed(formula: str) -> ast.expr:
+    return ast.parse(formula, mode="eval").body
 
 
 def evaluated(formula: str, symbols: Mapping[str, Number]) -> int:
     """Return what one of the formulas below gives."""
-    value: int = eval(_compiled(formula), {"__builtins__": _FUNCTIONS}, symbols)
-    return value
+    return int(_value(_parsed(formula), symbols))
+
+
+def _value(node: ast.expr, symbols: Mapping[str, Number]) -> Number:
+    match node:
+        case ast.Constant(int(number)):
+            return number
+        case ast.Name(name):
+            return symbols[name]
+        case ast.BinOp(left, by, right):
+            return _OPERATORS[type(by)](_value(left, symbols), _value(right, symbols))
+        case ast.BoolOp(ast.Or(), [first, other]):
+            return _value(first, symbols) or _value(other, symbols)
+        case ast.Call(ast.Name(name), arguments):
+            return _FUNCTIONS[name](*(_value(one, symbols) for one in arguments))
+    raise ValueError(ast.unparse(node))
 
 
 def symbols_in(formula: str) -> list[str]:
     """Return the symbols that a formula reads."""
-    return [name for name in _compiled(formula).co_names if name not in _FUNCTIONS]
+    names = dict.fromkeys(re.findall(r"[A-Za-z]\w*", formula))
+    return [name for name in names if name not in _FUNCTIONS and name != "or"]
 
 
 def _symbols(h: Hyperparameters, w: Workload) -> dict[str, Number]:
