@@ -365,7 +365,6 @@ class OverviewView(QtWidgets.QScrollArea):
         if document.model.tensors.rows:
             if _is_planned(document):
                 yield _button("&Plan its memory", partial(self.app.go, "planner"), page)
-            if not _is_part(document):
                 yield _button("Which &quant should I take?", choose, page)
             yield _button("&Compare with another model…", self.app.ask_reference, page)
             tensors = "&All tensors" if not document.kind else "What it c&hanges"

@@ -67,6 +67,7 @@ def test_a_checkpoint_for_images_is_not_planned(
     view.show_document(load(path))
     buttons = [button.text() for button in view.widget().findChildren(QPushButton)]
     assert ("&Plan its memory" in buttons) == planned
+    assert ("Which &quant should I take?" in buttons) == planned
     assert ("On this machine" in texts(view)) == planned
 
 
