@@ -224,6 +224,8 @@ QLineEdit, QComboBox, QAbstractSpinBox {{ color: {text}; background: {surface};
     selection-color: {on_accent}; selection-background-color: {accent}; }}
 QLineEdit:focus, QComboBox:focus, QAbstractSpinBox:focus {{ border: 2px solid {accent};
     padding: 2px 5px; }}
+/* with less above and below than without the focus, its list would be too low for the last item */
+QComboBox:focus {{ padding: 3px 5px; }}
 QLineEdit:disabled, QComboBox:disabled, QAbstractSpinBox:disabled {{ color: {muted};
     background: {raised}; border-color: {line}; }}
 QAbstractItemView QLineEdit, QAbstractItemView QComboBox, QAbstractItemView QAbstractSpinBox {{

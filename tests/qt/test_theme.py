@@ -12,6 +12,7 @@ from shiboken6 import isValid
 
 from explorer.qt.main_window import MainWindow
 from explorer.qt.theme import Scheme, apply_scheme
+from explorer.qt.widgets.controls import choice
 
 _LEAST_CONTRAST = 2.0
 
@@ -75,3 +76,21 @@ def test_another_scheme_reaches_every_part_of_the_window_and_deletes_none_of_it(
     ground = QApplication.palette().window().color()
     parts = (window, window.menuBar(), window.open_models.tree, window.shell.head, window.bottom)
     assert {part.palette().window().color().name() for part in parts} == {ground.name()}
+
+
+@pytest.mark.usefixtures("plain_colours")
+@pytest.mark.qt_log_ignore("grabbing the keyboard")
+def test_a_list_that_drops_down_shows_its_last_item(qtbot: QtBot) -> None:
+    apply_scheme(Scheme.LIGHT)
+    window = QWidget()
+    qtbot.addWidget(window)
+    box = choice(window, "name", "tip", *(f"item {number}" for number in range(5)))
+    window.show()
+    box.setFocus()
+    qtbot.waitUntil(box.hasFocus)
+    box.showPopup()
+    view = box.view()
+    qtbot.waitUntil(view.isVisible)
+    QApplication.processEvents()  # lays the list out
+    assert view.verticalScrollBar().maximum() == 0  # nothing is left to scroll to
+    box.hidePopup()
