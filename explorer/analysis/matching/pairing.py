@@ -417,7 +417,7 @@ def is_original(candidate: Facts, names: Set[str], model: Facts, own: Set[str]) 
     stated = [{base_name(facts.name)} if facts.name else set() for facts in (candidate, model)]
     if not (names & own or names & stated[1] or stated[0] & own):
         return False
-    if is_quantized(candidate) or not is_quantized(model) or not candidate.layers:
+    if is_quantized(candidate) or not is_quantized(model):
         return False
     sizes = candidate.parameters or 0, model.parameters or 0
     return (

@@ -336,14 +336,13 @@ def test_a_place_says_what_a_model_is_called() -> None:
     assert base_names(Path("/blobs/manifests/x/270m"), "gemma3:270m-q8_0") == {"gemma3270m"}
 
 
-def _original(tmp_path: Path, name: str, *, types: str = "", layers: int = 1) -> Model:
+def _original(
+    tmp_path: Path, name: str, *, types: str = "", layers: int = 1, stated: bool = True
+) -> Model:
     shapes = {"token_embd.weight": (64, 256), "blk.0.ffn_up.weight": (128, 256)}
     kinds = dict.fromkeys(shapes, types) if types else {}
-    path = write_gguf(
-        tmp_path / name, "llama", arrays_of(shapes), kinds, block_count=layers,
-        embedding_length=256,
-    )  # fmt: skip
-    return open_model(path)
+    shape = {"block_count": layers, "embedding_length": 256} if stated else {}
+    return open_model(write_gguf(tmp_path / name, "llama", arrays_of(shapes), kinds, **shape))
 
 
 @pytest.mark.parametrize(
@@ -365,6 +364,17 @@ def test_an_original_has_the_name_and_the_shape_and_is_not_quantized(
             facts, names = describe(model), base_names(Path(name), name)
             assert is_original(describe(other), names, facts, own) is is_it
             assert not is_original(facts, own, describe(other), names)
+
+
+def test_files_that_state_no_shape_are_told_by_name_and_size(tmp_path: Path) -> None:
+    name, other_name = "tiny-chat-Q4_K.gguf", "tiny-chat-F32.gguf"
+    with (
+        _original(tmp_path, name, types="Q4_K", stated=False) as model,
+        _original(tmp_path, other_name, stated=False) as other,
+    ):
+        facts, names = describe(model), base_names(Path(other_name), other_name)
+        assert facts.layers is None
+        assert is_original(describe(other), names, facts, base_names(Path(name), name))
 
 
 def test_a_folder_of_hugging_face_is_the_original_of_a_gguf_file(tmp_path: Path) -> None:
