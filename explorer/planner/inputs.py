@@ -170,6 +170,10 @@ NO_LANGUAGE: Final = "it is a checkpoint for images or video, not a language mod
 NO_WEIGHTS: Final = "it holds no weights, so there is no memory to plan"
 """Why a vocabulary alone is not planned."""
 
+NO_LAYERS: Final = (
+    "the model does not state its number of layers (block_count), so it cannot be planned"
+)
+
 
 def header_to_plan(model: Model) -> Hyperparameters:
     """Return what the formulas read of a model; a damaged one is planned with a warning.
@@ -222,7 +226,7 @@ def memory_plans(
     except PlanError as error:
         return {}, error.what
     if not h.block_count:
-        return {}, "the model says nothing of its layers"
+        return {}, NO_LAYERS
     if h.is_safetensors:
         return (
             {},

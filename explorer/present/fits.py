@@ -17,8 +17,16 @@ from explorer.parallel import Check, never
 from explorer.planner import Device, Host, Hyperparameters, Settings
 from explorer.planner import environment as env
 from explorer.planner.advice import context_of
+from explorer.planner.engines.llama_cpp.architectures import ARCHITECTURES
 from explorer.planner.engines.llama_cpp.refusals import COMPONENTS
-from explorer.planner.inputs import NO_LANGUAGE, NO_WEIGHTS, PlanInputs, completed, header_to_plan
+from explorer.planner.inputs import (
+    NO_LANGUAGE,
+    NO_LAYERS,
+    NO_WEIGHTS,
+    PlanInputs,
+    completed,
+    header_to_plan,
+)
 from explorer.planner.plan import Level, Plan, Verdict
 from explorer.present.model import kind_of
 from explorer.present.plan import (
@@ -273,8 +281,10 @@ def fit_of(
         word = "Not a language model" if error.what == NO_LANGUAGE else _UNPLANNED
         return ModelFit(None, answer(None, str(error)).sentence, word=word)
     if not h.block_count:
-        why = "Not a language model: there is nothing to plan."
-        return ModelFit(None, why, word="Not a language model")
+        why, word = "Not a language model: there is nothing to plan.", "Not a language model"
+        if h.architecture in ARCHITECTURES:
+            why, word = answer(None, NO_LAYERS).sentence, _UNPLANNED
+        return ModelFit(None, why, word=word)
     inputs = target.inputs(asked, h)
     request = completed(inputs, model).request(h, env.used(target.environment))
     engine = inputs.engine_for(h)

@@ -125,6 +125,9 @@ def recommend(choices: Sequence[ModelChoice], target: Target) -> Recommendation 
         if len(choices) == 1:
             why = f"It fits {at}."
         return Recommendation(best, f"Take {_name(choices[best])}. {why}{_speed(choices[best])}")
+    if all(one.level is None for one in choices):
+        which = "any of them" if len(choices) > 1 else "it"
+        return Recommendation(None, f"There is no plan for {which}.")
     partly = [place for place, one in enumerate(choices) if one.level is Level.PARTLY]
     if not partly:
         return Recommendation(None, f"{_none(choices)} {at}.")

@@ -222,16 +222,20 @@ def test_a_placement_that_was_asked_for_is_taken_back_where_that_helps(model: Pa
 
 def test_what_cannot_be_planned_says_why(tmp_path: Path) -> None:
     target = Target((gpu(8),), HOST)
-    junk, tokens, odd = (tmp_path / f"{name}.gguf" for name in ("junk", "tokens", "odd"))
+    names = "junk", "tokens", "odd", "bare"
+    junk, tokens, odd, bare = (tmp_path / f"{name}.gguf" for name in names)
     junk.write_bytes(b"GGUF" + bytes(3))
-    keys = [("general.architecture", "llama")]
+    keys, other_keys = ([("general.architecture", name)] for name in ("llama", "lumina"))
     tokens.write_bytes(SmallGguf(keys=keys).write())
     data = bytes(128)
-    odd.write_bytes(SmallGguf(keys=keys, tensors=[("a.weight", (32,), 0, 0)], data=data).write())
+    weights = [("a.weight", (32,), 0, 0)]
+    odd.write_bytes(SmallGguf(keys=other_keys, tensors=weights, data=data).write())
+    bare.write_bytes(SmallGguf(keys=keys, tensors=weights, data=data).write())
     for path, word in (
         (junk, "Cannot be read"),
         (tokens, "No weights"),
         (odd, "Not a language model"),
+        (bare, "No plan"),
         (tmp_path / "none.gguf", "Cannot be read"),
     ):
         found = fit_at(path, target)
@@ -239,6 +243,7 @@ def test_what_cannot_be_planned_says_why(tmp_path: Path) -> None:
         assert (found.state, found.text) == (word, word.lower())
         assert found.sentence
     assert "nothing to plan" in fit_at(odd, target).sentence
+    assert "number of layers (block_count)" in fit_at(bare, target).sentence
 
 
 def test_a_damaged_model_does_not_fit_however_much_memory_there_is(

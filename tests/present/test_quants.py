@@ -100,6 +100,7 @@ FITS, PARTLY, NOT = Level.FITS, Level.PARTLY, Level.NOT
         ),
         ([choice("q2", 2.8, FITS, 200), choice("q4", 4.8, PARTLY, 20)], 0, "Take q2. "),  # too slow
         ([choice("q3", 3.6, FITS, 200), choice("q4", 4.8, PARTLY, 60)], 0, "Take q3. "),
+        ([choice("q4", 4.8, None)] * 2, None, "There is no plan for any of them."),
         ([choice("q4", 4.8, NOT)], None, "It does not fit with 8k tokens, f16 cache."),
     ],
 )

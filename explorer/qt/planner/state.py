@@ -21,6 +21,7 @@ from explorer.planner import Device, Host, Hyperparameters
 from explorer.planner import environment as env
 from explorer.planner.attachments import projector_bytes
 from explorer.planner.inputs import (
+    NO_LAYERS,
     PlanInputs,
     PlanResult,
     completed,
@@ -141,9 +142,7 @@ def read_model(document: Document) -> PlannedModel:
     model = document.model
     h = header_to_plan(model)
     if not h.block_count:
-        raise PlanError(
-            "the model does not state its number of layers (block_count), so it cannot be planned"
-        )
+        raise PlanError(NO_LAYERS)
     nbytes = completed(PlanInputs(), model).settings.projector_bytes
     path, whole = document.path, None
     if model.files[0].path == path and not is_address(path):

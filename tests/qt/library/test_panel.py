@@ -558,7 +558,7 @@ def test_models_say_how_they_fit_the_machine_that_is_planned_for(
     assert texts == {
         "eight": [expected["eight"].state, expected["eight"].context_text],
         "four": ["Fits", "131,072"],
-        "other": ["Not a language model", ""],
+        "other": ["No plan", ""],
     }
     assert texts["eight"][0].endswith(" of 33 layers")
     index = panel.find("Folder", "eight").siblingAtColumn(COLUMN.FITS)
