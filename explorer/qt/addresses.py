@@ -372,9 +372,13 @@ MOST_PASTED: Final = 1 << 24
 
 def dropped_log(data: QMimeData) -> Path | str | None:
     """Return the log that is dropped: one file that is not a model's, or a text; else None."""
-    urls = data.urls()
-    if urls:
-        path = Path(urls[0].toLocalFile()) if urls[0].isLocalFile() else None
-        is_log = path is not None and path.suffix.casefold() not in _MODEL_SUFFIXES
-        return path if is_log and len(urls) == 1 else None
+    if data.hasUrls():
+        logs = dropped_logs(data)
+        return logs[0] if len(logs) == 1 else None
     return data.text()[:MOST_PASTED] if data.hasText() else None
+
+
+def dropped_logs(data: QMimeData) -> list[Path]:
+    """Return the files that are dropped; none if one of them may be a model."""
+    paths = [Path(url.toLocalFile()) for url in data.urls()]  # of an address: "."
+    return [] if any(path.suffix.casefold() in _MODEL_SUFFIXES for path in paths) else paths

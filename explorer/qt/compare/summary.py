@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -44,7 +44,7 @@ from explorer.present.tables.differences import (
 )
 from explorer.present.tables.table import Row, Table
 from explorer.present.tables.what_if import Line
-from explorer.qt.addresses import dropped_log
+from explorer.qt.addresses import dropped_logs
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobSlot
 from explorer.qt.references import Rounding
@@ -52,7 +52,7 @@ from explorer.qt.services import Services
 from explorer.qt.survey.session import ComparisonContent, SurveySession, SurveyState
 from explorer.qt.theme import Space, TextSize, ink_of, style_text
 from explorer.qt.what_if.chart import Measure, WhatIfChart, mebibytes_of
-from explorer.qt.widgets.asking import ask_file
+from explorer.qt.widgets.asking import ask_files
 from explorer.qt.widgets.building import LINE, NOTE, column, row
 from explorer.qt.widgets.controls import check, choice, picture_buttons, split
 from explorer.qt.widgets.labels import SELECTABLE, ElidedLabel, error_caution, plain_label
@@ -380,7 +380,7 @@ class CompareView(TabbedPanel, Reader[Shown]):
         self.measure.activated.connect(lambda _: self._choose_measure())
         self.add_measured = QPushButton("Add &perplexity…", self)
         self.add_measured.setToolTip(
-            "Output of llama-perplexity, or a CSV: model, ppl, kld. It can be dropped here, too"
+            "Output of llama-perplexity, or a CSV: model, ppl, kld. Files can be dropped here, too"
         )
         self.add_measured.clicked.connect(self._ask_measured)
         self.setAcceptDrops(True)
@@ -572,29 +572,31 @@ class CompareView(TabbedPanel, Reader[Shown]):
     def _ask_measured(self) -> None:
         kinds = "Logs and tables (*.txt *.log *.csv *.tsv);;All files (*)"
         title = "Perplexity or KL divergence"
-        path = ask_file(self.app, self, title, "measured", kinds)
-        if path is not None:
-            self.add_measured_of(path)
+        paths = ask_files(self.app, self, title, "measured", kinds)
+        if paths:
+            self.add_measured_of(paths)
 
-    def add_measured_of(self, path: Path) -> None:
+    def add_measured_of(self, paths: Sequence[Path]) -> None:
         """Read what others measured, and show it beside the errors."""
 
-        def show(found: Sequence[Quality]) -> None:
+        def show(found: Mapping[Path, Sequence[Quality]]) -> None:
             shown = self._shown
             models = () if shown is None else shown.found.models
             kinds = [(model.path, describe(model).file_type) for model in models]
-            if any(one.is_of(*kind) for one in found for kind in kinds):
-                self._references.add_measured(found)
-                return
-            names = ", ".join(plain_text(one.model) for one in found[:_SHOWN_NAMES])
-            what = (
-                f"It is of {names}: neither A nor B. Call the file after the model, as in "
-                "model-Q4_K_M.txt"
-            )
-            self.app.report(ExplorerError(what, path))
+            for path, measured in found.items():
+                if any(one.is_of(*kind) for one in measured for kind in kinds):
+                    self._references.add_measured(measured)
+                    continue
+                names = ", ".join(plain_text(one.model) for one in measured[:_SHOWN_NAMES])
+                what = (
+                    f"It is of {names}: neither A nor B. Call the file after the model, as in "
+                    "model-Q4_K_M.txt"
+                )
+                self.app.report(ExplorerError(what, path))
 
-        title = f"Reading {plain_text(path.name)}"
-        self._measuring.run(title, lambda _job: read_quality(path), show, self.app.report)
+        title = f"Reading {', '.join(plain_text(path.name) for path in paths[:_SHOWN_NAMES])}"
+        work = lambda _job: {path: read_quality(path) for path in paths}  # noqa: E731 - of one expression
+        self._measuring.run(title, work, show, self.app.report)
 
     # Saving
 
@@ -628,16 +630,16 @@ class CompareView(TabbedPanel, Reader[Shown]):
     # Qt
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        if isinstance(dropped_log(event.mimeData()), Path):
+        if dropped_logs(event.mimeData()):
             event.acceptProposedAction()
         else:
             event.ignore()  # a model, which the window opens
 
     def dropEvent(self, event: QDropEvent) -> None:
-        path = dropped_log(event.mimeData())
-        if isinstance(path, Path):
+        paths = dropped_logs(event.mimeData())
+        if paths:
             event.acceptProposedAction()
-            self.add_measured_of(path)
+            self.add_measured_of(paths)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
+from PySide6.QtGui import QDropEvent
 from PySide6.QtTest import QAbstractItemModelTester
 from pytestqt.qtbot import QtBot
 
@@ -161,14 +163,14 @@ def test_what_others_measured_stands_beside_the_errors(
     page.choose(documents[1])
     view, table = page.view, tmp_path / "results.csv"
     table.write_text("model,ppl,kld\nother.gguf,9,1\n")
-    view.add_measured_of(table)
+    view.add_measured_of([table])
     page.settle()
     (problem,) = page.app.errors
     assert "It is of other.gguf: neither A nor B" in str(problem)
     assert view._shown is not None
     one, other = (model.path.name for model in view._shown.found.models)
     table.write_text(f"model,ppl,kld\n{one},6.5,0.02\n{other},6.25,0.01\n")
-    view.add_measured_of(table)
+    view.add_measured_of([table])
     page.settle()
     rows = {row.name: row for row in view.pages.sizes.table.items}
     assert (rows["perplexity"].values, rows["perplexity"].difference) == (
@@ -181,11 +183,29 @@ def test_what_others_measured_stands_beside_the_errors(
     ]
     assert [point.y for point in view.chart.points] == [6.5, 6.25]
     table.write_text(f"model,ppl\n{one},6\n")  # says nothing of the divergence, nor of B
-    view.add_measured_of(table)
+    view.add_measured_of([table])
     page.settle()
     rows = {row.name: row for row in view.pages.sizes.table.items}
     assert rows["perplexity"].values == (6.0, 6.25)
     assert rows["divergence"].values == (0.02, 0.01)
+
+
+def test_two_logs_that_are_dropped_at_once_are_both_taken(
+    page: Page, documents: list[Document], tmp_path: Path
+) -> None:
+    page.choose(documents[1])
+    view, data = page.view, QMimeData()
+    assert view._shown is not None
+    logs = [tmp_path / f"{model.path.stem}.log" for model in view._shown.found.models]
+    for log, figure in zip(logs, (6.5, 6.25), strict=True):
+        log.write_text(f"Final estimate: PPL = {figure} +/- 0.1\n")
+    data.setUrls([QUrl.fromLocalFile(str(log)) for log in logs])
+    buttons, keys = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+    view.dropEvent(QDropEvent(QPointF(5, 5), Qt.DropAction.CopyAction, data, buttons, keys))
+    page.settle()
+    assert page.app.errors == []
+    rows = {row.name: row for row in view.pages.sizes.table.items}
+    assert rows["perplexity"].values == (6.5, 6.25)
 
 
 def test_only_what_has_the_measure_is_drawn(page: Page, documents: list[Document]) -> None:
