@@ -556,16 +556,27 @@ _MOST_SHARES = 12
 
 
 def byte_shares(document: Document, view: int) -> list[Share]:
-    """Return what the bytes of a model are spent on: by type (0), role, layer or component (3)."""
+    """Return what the bytes of a model are spent on: by type (0), role, layer or component (3).
+
+    But for layers, the smallest of many are put together.
+    """
+    found = _all_shares(document, view)
+    if view == 2 or len(found) <= _MOST_SHARES:
+        return found
+    rest = found[_MOST_SHARES - 1 :]
+    nbytes, tensors = sum(one.nbytes for one in rest), sum(one.tensors for one in rest)
+    share = sum(one.share for one in rest)
+    others = Share(f"{len(rest)} others", nbytes, tensors, share, OTHERS_COLOUR)
+    return [*found[: _MOST_SHARES - 1], others]
+
+
+def _all_shares(document: Document, view: int) -> list[Share]:
     arrays = document.arrays
     total = max(1, int(arrays.nbytes.sum()))
     if view == 0:
-        return [
-            Share(one.name, one.nbytes, one.tensors, one.share)
-            for one in document.facts.types[:_MOST_SHARES]
-        ]
+        return [Share(one.name, one.nbytes, one.tensors, one.share) for one in document.facts.types]
     if view == 3:
-        held = document.facts.components[:_MOST_SHARES]
+        held = document.facts.components
         titles = [shorten(plain_text(sentence(one.name)), 40) for one in held]
         return [
             Share(title, one.nbytes, one.tensors, one.share, colour)
@@ -584,18 +595,12 @@ def byte_shares(document: Document, view: int) -> list[Share]:
         return "Outside the layers" if kind == 0 else f"Layer {kind - 1}"
 
     order = np.argsort(-sums, kind="stable") if view == 1 else np.arange(len(kinds))
-    found = [
+    return [
         Share(name(int(kinds[i])), nbytes, int(counts[i]), nbytes / total, colour)
         for number, i in enumerate(order.tolist())
         for nbytes in (AtLeast(sums[i]) if i in unsized else int(sums[i]),)
         for colour in (SERIES[number % len(SERIES)] if view == 1 else LAYER_COLOURS[number % 2],)
     ]
-    if view == 2 or len(found) <= _MOST_SHARES:
-        return found
-    rest = found[_MOST_SHARES - 1 :]
-    nbytes, tensors = sum(one.nbytes for one in rest), sum(one.tensors for one in rest)
-    others = Share(f"{len(rest)} others", nbytes, tensors, nbytes / total, OTHERS_COLOUR)
-    return [*found[: _MOST_SHARES - 1], others]
 
 
 _BAR_PIXELS = 28

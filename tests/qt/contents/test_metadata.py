@@ -11,6 +11,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QToolButton
 from pytestqt.qtbot import QtBot
 
+from explorer.analysis.rounding import rounding_types
 from explorer.formats.columns import text_ranks
 from explorer.present.tables.metadata import element_table, metadata_table, value_preview
 from explorer.qt.contents.metadata import ValueView
@@ -23,6 +24,7 @@ from explorer.qt.widgets.segments import SegmentBar
 from explorer.qt.widgets.table_model import ItemRole, TableModel
 from tests.formats.test_hf_rules import STEM, Part, write_folder
 from tests.helpers.gguf_writer import ARRAY, STRING, U32, Array, GgufFile, TensorSpec, small_model
+from tests.helpers.model_pairs import arrays_of, write_gguf
 from tests.helpers.overview import shown_facts
 from tests.helpers.safetensors_writer import write_tensors
 from tests.helpers.services import RecordingServices
@@ -147,6 +149,19 @@ def test_how_weights_are_quantized_stands_in_words_above_what_is_declared(
     assert shown[shown.index("Quantization") + 1] == "FP8, tiles of 128 × 128; lm_head left alone"
     assert "tiles of 128 × 128" in shown
     assert shown_facts(view)["Quantization"] == "FP8, tiles of 128 × 128; lm_head left alone"
+
+
+def test_many_types_fill_no_more_of_the_bar_than_they_have(
+    load: Callable[[Path], Document], tmp_path: Path
+) -> None:
+    kinds = rounding_types(weighed=False)[:13]
+    types = {f"blk.{i}.ffn_up.weight": kind for i, kind in enumerate(kinds)}
+    arrays = arrays_of(dict.fromkeys(types, (2, 256)))
+    document = load(write_gguf(tmp_path / "many.gguf", "llama", arrays, types))
+    shares = byte_shares(document, 0)
+    assert len(shares) == 12
+    assert shares[-1].name == "2 others"
+    assert sum(share.nbytes for share in shares) == document.facts.nbytes
 
 
 @pytest.mark.parametrize("view_of", [0, 1, 2])
