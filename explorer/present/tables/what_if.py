@@ -31,7 +31,7 @@ class Line:
         errors: What is lost, as far as it is known.
         measurable: Whether what is lost can be known: of the tensors as they are, only against the
             original.
-        front: Whether no other type is smaller and not worse, or better and not larger.
+        front: Whether nothing else is smaller and not worse, or better and not larger.
         by_recipe: Whether it is a recipe, which gives each tensor a type of its own.
         present_type: The type that all of the tensors have; "" for several.
         mark: Which of the models that are compared it is: "A" or "B"; "" for what could be.

@@ -421,10 +421,10 @@ def lines_of(estimate: WhatIfEstimate, errors: Mapping[str, TypeErrors]) -> list
     if estimate.request.rows is None and facts.file_type:
         title = facts.file_type
     present = line(PRESENT, f"{plain_text(title)} (as it is)", now)
-    others = [line(name, name, size) for name, size in estimate.sizes.items()]
-    points = [(one.size.bits_per_weight, _or_nan(one.figure("relative_rmse"))) for one in others]
+    lines = [present, *(line(name, name, size) for name, size in estimate.sizes.items())]
+    points = [(one.size.bits_per_weight, _or_nan(one.figure("relative_rmse"))) for one in lines]
     front = pareto_front(points)
-    return [present, *(replace(one, front=on) for one, on in zip(others, front, strict=True))]
+    return [replace(one, front=on) for one, on in zip(lines, front, strict=True)]
 
 
 def _or_nan(value: float | None) -> float:

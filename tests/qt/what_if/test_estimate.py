@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -104,6 +105,15 @@ def test_cancelled_before_it_is_read(document: Document) -> None:
 
     with pytest.raises(InterruptedError):
         estimate_of(WhatIfRequest(document, None, ("Q8_0",)), MACHINE, check)
+
+
+def test_of_equal_size_the_tensors_as_they_are_may_be_the_best(document: Document) -> None:
+    request = WhatIfRequest(document, (0,), ("F32",))
+    estimate = replace(estimate_of(request, MACHINE, lambda: None), against_source=True)
+    for present, fronts in ((0.1, [True, False]), (0.3, [False, True]), (0.2, [True, True])):
+        lines = lines_of(estimate, {PRESENT: _known(present), "F32": _known(0.2)})
+        assert lines[0].size.bits_per_weight == lines[1].size.bits_per_weight
+        assert [line.front for line in lines] == fronts
 
 
 def test_the_front_is_of_types_that_were_measured_to_the_end(document: Document) -> None:
