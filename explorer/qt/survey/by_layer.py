@@ -36,7 +36,7 @@ from explorer.qt.theme import Space
 from explorer.qt.widgets.building import LINE, NOTE, column, row
 from explorer.qt.widgets.chart import Chart
 from explorer.qt.widgets.controls import LONGEST_READOUT, check, choice, readout, split
-from explorer.qt.widgets.labels import plain_label
+from explorer.qt.widgets.labels import empty_label, plain_label
 from explorer.qt.widgets.plot import PlotColours
 from explorer.qt.widgets.plot_panel import PlotExport, RangeFields
 from explorer.qt.widgets.table_model import TableModel
@@ -301,6 +301,9 @@ class ByLayerPage(QWidget):
         self.save.setToolTip("Save picture or data (Ctrl+S)")
         self.table = TableView(TableModel(self), app, self)
         self.table.setAccessibleName(self._sums.title)
+        self.hint = empty_label(self)
+        self.hint.setText("Click a layer in the chart")
+        self.hint.hide()
         self.export = PlotExport(app, self)
         self._adding = JobSlot(app.runner, self)
         self._added_too_soon = False
@@ -313,7 +316,7 @@ class ByLayerPage(QWidget):
         about.setWordWrap(True)
         about.setContentsMargins(*NOTE)
         lower = QWidget(self)
-        column(row(self.sums, 1, margins=NOTE), (self.table, 1), about, of=lower)
+        column(row(self.sums, 1, margins=NOTE), (self.table, 1), (self.hint, 1), about, of=lower)
         upper = QWidget(self)
         under = row((self.readout, 1), self.save, margins=NOTE)
         column((self.lines, 1), under, of=upper)
@@ -456,6 +459,9 @@ class ByLayerPage(QWidget):
         if content is None or known is None:
             return
         by = By(self.sums.currentIndex()), self._layer_at
+        no_layer = by == (By.ROLES_OF_LAYER, None)
+        self.hint.setVisible(no_layer)
+        self.table.setHidden(no_layer)
         if known.count <= _AT_ONCE:
             self._show_lines(_add_up(known, content.grid, self._sums, *by))
             return

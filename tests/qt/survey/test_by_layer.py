@@ -20,7 +20,7 @@ from explorer.analysis.model_grid import model_grid
 from explorer.present.survey import summary_lines
 from explorer.present.tables.survey import metric_named
 from explorer.qt.document import Document
-from explorer.qt.survey.by_layer import ByLayerPage
+from explorer.qt.survey.by_layer import By, ByLayerPage
 from explorer.qt.survey.layer_paint import LayerPicture, layer_grids, ticks
 from explorer.qt.survey.map_paint import Scale
 from explorer.qt.widgets.plot_panel import Figure, PlotExport
@@ -204,6 +204,16 @@ def test_sums_are_those_of_analysis_and_worded_as_everywhere(panel: SurveyPanel)
             assert (cell.data() or "") == text
             if text:
                 assert cell.data(ItemRole.RAW) == summary.figures["relative_rmse"]
+
+
+def test_without_a_layer_the_sums_of_one_say_how_to_choose_it(panel: SurveyPanel) -> None:
+    panel.survey()
+    page = panel.view.by_layer
+    page.select_tensor(-1)
+    page.sums.setCurrentIndex(By.ROLES_OF_LAYER)
+    assert (page.hint.isHidden(), page.table.isHidden()) == (False, True)
+    page.select_tensor(1, layer=True)
+    assert (page.hint.isHidden(), page.table.isHidden()) == (True, False)
 
 
 def test_the_data_behind_the_charts(panel: SurveyPanel) -> None:
