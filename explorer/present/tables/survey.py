@@ -284,7 +284,7 @@ def worst_tensors(
         *(figure(one.column) for one in metrics),
         *(figure(MOMENTS[name]) for name in EXTREMES),
         Column("problem", "Problem", TEXT, _WHY_TIP, lambda row: reason(row) or None, sparse=True),
-        title="Tensors by what is known of their weights",
+        title="Tensors and their weights",
     )
 
 

@@ -62,6 +62,7 @@ class BlobsPage(QWidget):
         self._state = QByteArray()
         self.model = TableModel(self)
         self.table = TableView(self.model, app, self)
+        self.table.of_model = False
         self.table.customContextMenuRequested.disconnect()  # the panel's menu holds the table's
         self.table.row_selected.connect(lambda row: self.file_chosen.emit(self.files[row]))
         self.table.row_opened.connect(lambda row: self.opened.emit(self.files[row]))

@@ -189,6 +189,7 @@ class VersionsDialog(QDialog):
     def _make_table(self, app: Services) -> None:
         self._model = TableModel(self)
         self.table = TableView(self._model, app, self)
+        self.table.of_model = False
         self.table.customContextMenuRequested.disconnect()  # one menu holds the table's, too
         self.table.customContextMenuRequested.connect(self._show_menu)
         add = partial(add_action, self.table, children=True)

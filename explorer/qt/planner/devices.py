@@ -236,6 +236,7 @@ class CatalogueDialog(QtWidgets.QDialog):
         self.model.set_content(GPUS, self._gpus)
         self.table = TableView(self.model, app, self)
         self.table.setAccessibleName("GPU catalogue")
+        self.table.of_model = False
         self.table.setSelectionMode(TableView.SelectionMode.SingleSelection)
         self.table.show_columns(QtCore.QByteArray())
         self.count = CalmSpinBox(self, 1, _MOST_AT_ONCE)

@@ -149,7 +149,7 @@ class HotSpotsPage(ListPanel):
         self, session: SurveySession, app: Services, parent: QWidget | None = None
     ) -> None:
         super().__init__(app, *TENSOR_FILTER, parent)
-        self.table.setAccessibleName("Tensors by what is known of their weights")
+        self.table.setAccessibleName("Tensors and their weights")
         self._session = session
         self._document: Document | None = None
         self._spots: HotSpots | None = None

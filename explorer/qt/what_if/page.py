@@ -166,7 +166,6 @@ class WhatIfPanel(PicturePanel):
         self.lines: Sequence[Line] = ()
         self.by_recipe = False
         self._planned = ""
-        self.file_name = "what if"
         self.splitter.setOrientation(Qt.Orientation.Vertical)
         self.splitter.setStretchFactor(1, 1)
         self.splitter.setSizes([_CHART_HEIGHT, _TABLE_HEIGHT])
@@ -330,6 +329,8 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
     def show_subject(self, document: Document | None, rows: Sequence[int] = ()) -> None:
         """Show other tensors, by row, the one that matters most first; None ends all reading."""
         self._document = document
+        if document is not None:
+            self.panel.file_name = f"{document.title} what if"
         self.controls.show_subject(document, rows)
         self._renew()
 

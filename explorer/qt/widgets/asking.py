@@ -6,6 +6,7 @@ from pathlib import Path
 
 from PySide6.QtWidgets import QFileDialog, QWidget
 
+from explorer.paths import cache_folder
 from explorer.qt.services import Services
 from explorer.sources import is_address
 
@@ -46,6 +47,8 @@ def _noted(app: Services, kind: str, name: str) -> Path:
 
 
 def _start(app: Services, kind: str) -> str:
-    document = app.selection.document
-    beside = "" if document is None or is_address(document.path) else str(document.path.parent)
-    return app.last_folder(kind) or beside
+    last, document = app.last_folder(kind), app.selection.document
+    if last or document is None or is_address(document.path):
+        return last
+    folder = document.path.parent
+    return "" if folder.is_relative_to(cache_folder()) else str(folder)  # the demo's is hidden

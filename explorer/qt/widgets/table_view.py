@@ -43,7 +43,7 @@ from explorer.qt.widgets.painting import (
     plain_tip,
     stand_on_page,
 )
-from explorer.qt.widgets.saving import FileSaver
+from explorer.qt.widgets.saving import FileSaver, file_name
 from explorer.qt.widgets.table_model import Cell, Index, ItemRole, Row, TableModel
 from explorer.tabular import to_tsv, write_atomically, write_csv, write_json
 from explorer.text import integer_text, locale_free, plain_text, shorten
@@ -209,6 +209,9 @@ _CELL_ROOM, _TITLE_ROOM = 18, 18  # pixels beside a text
 class TableView(QtWidgets.QTableView):
     """A `QTableView` over a `TableModel`.
 
+    Attributes:
+        of_model: Whether it shows something of the current model, which names what is exported.
+
     Signals:
         row_selected: The current row changed, by the user or by `select_row`; its content row.
         row_opened: A row was double-clicked or entered; its content row.
@@ -224,6 +227,7 @@ class TableView(QtWidgets.QTableView):
         super().__init__(parent)
         self.table = model
         self.app = app
+        self.of_model = True
         self._saver = FileSaver(app, self)
         self.setHorizontalHeader(PaddedHeader(self))
         self.setModel(model)
@@ -437,7 +441,10 @@ class TableView(QtWidgets.QTableView):
     def ask_export(self) -> None:
         """Ask for a file and write what is shown into it."""
         kinds = {"CSV": ".csv", "JSON": ".json"}
-        path = self._saver.ask_path("Export table", "table", kinds)
+        document = self.app.selection.document
+        model = f"{document.title} " if document is not None and self.of_model else ""
+        name = file_name(f"{model}{self.accessibleName()}", "table")
+        path = self._saver.ask_path("Export table", name, kinds)
         if path is not None:
             self.export(path)
 

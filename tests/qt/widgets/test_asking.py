@@ -45,3 +45,20 @@ def test_each_kind_has_its_own_folder_which_is_kept_over_restarts(
     assert FileSaver(again, window).ask_path("Save", "name", {"Text": ".txt"})
     beside = str(small_path.parent)
     assert began == ["", beside, "/chosen", "name.txt", "/chosen", "/chosen/name.txt"]
+
+
+def test_the_demos_hidden_folder_is_no_place_to_open_from(
+    make_window: Callable[..., MainWindow], demo_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began: list[str] = []
+
+    def choose(_parent: QWidget, _title: str, start: str, *_: object) -> tuple[str, str]:
+        began.append(start)
+        return "", ""
+
+    monkeypatch.setattr(QFileDialog, "getOpenFileName", choose)
+    window = make_window(demo_path)
+    for cache in (demo_path.parent.parent, demo_path.parent / "another"):
+        monkeypatch.setenv("GGUF_EXPLORER_CACHE", str(cache))
+        assert ask_file(window.panels.app, window, "Open", "models") is None
+    assert began == ["", str(demo_path.parent)]

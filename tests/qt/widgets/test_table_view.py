@@ -17,6 +17,7 @@ from explorer.present.tables.table import BYTES, PLACE, TEXT, Column, Table
 from explorer.qt.main_window import MainWindow
 from explorer.qt.theme import Scheme, apply_scheme
 from explorer.qt.widgets import table_view
+from explorer.qt.widgets.saving import file_name
 from explorer.qt.widgets.table_model import ItemRole, TableModel
 from explorer.qt.widgets.table_view import TableView
 from tests.helpers.colour_vision import contrast
@@ -77,7 +78,8 @@ def test_a_file_without_a_suffix_gets_that_of_the_kind_that_was_chosen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def choose(_parent: QWidget, _title: str, name: str, kinds: str, *_: object) -> tuple[str, str]:
-        assert name == "table.csv"
+        assert window.current is not None
+        assert name == file_name(f"{window.current.title} Tensors", "") + ".csv"
         return str(tmp_path / "tensors"), kinds.split(";;")[1]
 
     monkeypatch.setattr(QFileDialog, "getSaveFileName", choose)
