@@ -25,11 +25,13 @@ OVER_LAYERS: Final = (
 )
 """Metrics that are drawn over the layers."""
 
-ABOUT_SUMS: Final = (
-    "Of several tensors together, errors and deviations are those of all their weights. Outlier "
-    "ratio and kurtosis are means, weighted by parameters. Layers are summed up without norms and "
-    "biases, which are few and large and would hide the others."
+ABOUT_ERRORS: Final = (
+    "Of several tensors together, errors and deviations are those of all their weights. Layers are "
+    "summed up without norms and biases, which are few and large and would hide the others."
 )
+"""Shown wherever sums of errors are."""
+
+ABOUT_SUMS: Final = f"{ABOUT_ERRORS} Outlier ratio and kurtosis are means, weighted by parameters."
 """Shown wherever sums and means are."""
 
 TOTAL_TITLE: Final = "All tensors"

@@ -17,7 +17,14 @@ from explorer.analysis.columns import Known, layer_summaries, summaries
 from explorer.analysis.model_grid import ModelGrid
 from explorer.present.explanations import picture_text
 from explorer.present.pictures import extremes_sentence
-from explorer.present.survey import ABOUT_SUMS, OVER_LAYERS, layer_facts, layer_lines, summary_lines
+from explorer.present.survey import (
+    ABOUT_ERRORS,
+    ABOUT_SUMS,
+    OVER_LAYERS,
+    layer_facts,
+    layer_lines,
+    summary_lines,
+)
 from explorer.present.tables.survey import METRICS, SummedUp, metric_named, sums_table
 from explorer.present.tables.table import Table
 from explorer.qt.jobs import JobSlot
@@ -312,7 +319,7 @@ class ByLayerPage(QWidget):
         self._connect()
 
     def _lay_out(self) -> None:
-        about = plain_label(self, ABOUT_SUMS)
+        about = plain_label(self, ABOUT_ERRORS if self._session.compares else ABOUT_SUMS)
         about.setWordWrap(True)
         about.setContentsMargins(*NOTE)
         lower = QWidget(self)
