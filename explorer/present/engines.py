@@ -134,13 +134,14 @@ def side_by_side(
 
 
 def left_to_engine(request: PlanRequest, engine: Engine) -> Plan | None:
-    """Return what `choice_sentence` is about; None where nobody but the user chooses."""
+    """Return what `choice_sentence` is about; None where only the user chooses, or nothing fits."""
     if not engine.chooses:
         return None
     try:
-        return left_alone(request, engine)
+        plan = left_alone(request, engine)
     except PlanError:  # the plan says why
         return None
+    return None if plan.verdict.short else plan
 
 
 def why_engines_differ(rows: Sequence[EngineRow]) -> str:

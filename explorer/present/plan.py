@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from functools import partial
@@ -29,6 +29,7 @@ from explorer.present import Figure
 from explorer.text import (
     byte_unit,
     bytes_text,
+    counted,
     float_text,
     integer_text,
     plain_text,
@@ -601,17 +602,15 @@ class Bar:
     # bytes at which to draw a line: the end of main memory or of a program's budget; or None
     mark: int | None = None
     has_budget: bool = False  # whether the line is the end of what the program takes at most
+    over_bytes: int = 0  # bytes that are missing, as the verdict has them
+    over_at_most: bool = False  # whether they are missing at the high end of a range alone
+    reserve_lacks: int = 0  # bytes of the reserve that are not free
 
     @property
     def held_bytes(self) -> int:
         """Bytes that the model takes."""
         left = (Kind.RESERVED, Kind.FREE, Kind.SWAP)
         return sum(part.nbytes for part in self.parts if part.kind not in left)
-
-    @property
-    def over_bytes(self) -> int:
-        """Bytes that the model takes beyond the capacity."""
-        return 0 if self.capacity is None else max(0, self.held_bytes - self.capacity)
 
     @property
     def length(self) -> int:
@@ -634,6 +633,8 @@ def amount_text(bar: Bar) -> str:
         return held
     free = bytes_text(bar.nbytes(Kind.FREE) + bar.nbytes(Kind.SWAP))
     whole = f"{bytes_text(bar.capacity)}, {free} free"
+    if bar.reserve_lacks:
+        whole = f"{bytes_text(bar.capacity)}, reserve lacks {bytes_text(bar.reserve_lacks)}"
     if bar.has_budget and bar.mark is not None:
         whole = f"a budget of {bytes_text(bar.mark)}, {free} of it free"
     return f"{held} of {whole}"
@@ -658,7 +659,15 @@ def memory_bars(plan: Plan, host: Host | None) -> tuple[Bar, ...]:
     titled = enumerate(zip(device_titles(plan), plan.gpus, strict=True))
     shared = plan.used("utilization") is not None  # it takes a part of each GPU, whatever is free
     bars = [_gpu_bar(number, title, held, shared) for number, (title, held) in titled]
-    return (*bars, _main_bar(plan.main, host))
+    bars.append(_main_bar(plan, host))
+    return tuple(_with_over(bar, plan.verdict, i) for i, bar in enumerate(bars))
+
+
+def _with_over(bar: Bar, found: Verdict, place: int) -> Bar:
+    """Return a bar with what is missing: by the verdict, else what is held beyond its capacity."""
+    beyond = 0 if bar.capacity is None else max(0, bar.held_bytes - bar.capacity)
+    over = found.short.get(place, beyond)
+    return replace(bar, over_bytes=over, over_at_most=bool(found.depends_on))
 
 
 def _held_parts(held: Holding) -> Iterator[MemoryPart]:
@@ -674,22 +683,28 @@ def _gpu_bar(number: int, title: str, held: Holding, has_budget: bool) -> Bar:
     reserve = min(held.reserve.high, left)
     reserved = MemoryPart(Kind.RESERVED, reserve, held.term("reserve"))
     free, layers = MemoryPart(Kind.FREE, left - reserve), layers_text(held.layers)
+    parts, lacks = (*_held_parts(held), reserved, free), held.reserve.high - reserve
+    bar = Bar(title, number, held.free, parts, layers, reserve_lacks=lacks)
     if not (has_budget and held.is_used):
-        return Bar(title, number, held.free, (*_held_parts(held), reserved, free), layers)
+        return bar
     budget, parts = (held.free or 0) - held.reserve.high, (*_held_parts(held), free, reserved)
-    return Bar(title, number, held.free, parts, layers, budget, has_budget=True)
+    return replace(bar, parts=parts, mark=budget, has_budget=True)
 
 
-def _main_bar(held: Holding, host: Host | None) -> Bar:
+def _main_bar(plan: Plan, host: Host | None) -> Bar:
     """Return the bar of main memory; swap space is free memory of a second kind."""
+    held, found = plan.main, plan.verdict
     parts, capacity, mark = tuple(_held_parts(held)), None, None
+    layers = [layers_text(held.layers)] if held.layers or not found.expert_layers else []
+    if found.expert_layers:
+        layers.append(f"{found.part} of {counted(found.expert_layers, 'layer')}")
     if host is not None:
         capacity = host.free + host.swap
         parts += (MemoryPart(Kind.FREE, max(0, host.free - held.total)),)
         if host.swap:
             left, mark = max(0, capacity - held.total), host.free
             parts += (MemoryPart(Kind.SWAP, min(host.swap, left)),)
-    return Bar("CPU", None, capacity, parts, layers_text(held.layers), mark)
+    return Bar("CPU", None, capacity, parts, " and ".join(layers), mark)
 
 
 def places(plan: Plan) -> tuple[str, ...]:

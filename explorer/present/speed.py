@@ -47,7 +47,7 @@ class Speed:
 
     @property
     def sentence(self) -> str:
-        """ "About 15 to 30 tokens/s, at most 38. 12 layers on the CPU cost 61 of 99 tokens/s." """
+        """ "About 15 to 30 tokens/s, at most 38. 12 layers on the CPU cost 61 of at most 99." """
         text = f"About {_reached(self.empty)} tokens/s, at most {_rate(self.most)}"
         if self.empty.drafted:
             text += f" if all {self.empty.drafted} drafted tokens are accepted"
@@ -109,7 +109,8 @@ def _reason(plan: Plan, bound: SpeedBound, rates: Mapping[str, Bandwidth]) -> st
             )
             verb = "costs" if on_cpu == 1 else "cost"
             cost = integer_text(round(without) - round(most))
-            return f"{what} on the CPU {verb} {cost} of {integer_text(round(without))} tokens/s."
+            whole = f"at most {integer_text(round(without))} tokens/s"
+            return f"{what} on the CPU {verb} {cost} of {whole}."
     if not bound.reads:
         return ""
     name = max(bound.reads, key=lambda one: bound.reads[one] / (_known(rates, one) or 1))

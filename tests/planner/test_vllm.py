@@ -237,6 +237,8 @@ def test_a_model_that_sees_has_exact_weights_and_upper_ends_alone() -> None:
         assert found["kv"][name][0] == 0
         assert known["kv"][name][0] < found["kv"][name][1] <= known["kv"][name][1]
     assert any("at most" in note for note in seeing.notes)
+    few = planned(parallel=4).notes  # as many as the cache holds, or as are asked for
+    assert any(note.endswith(" tokens. At most 4 run at once") for note in few)
     two = gpu(), gpu(number=1)
     shared = plan(h, Settings(tensor_parallel=2), two, profile="vllm").gpus[0].weights
     assert shared == planned(LLAMA, *two, tensor_parallel=2).gpus[0].weights + (1 << 20)

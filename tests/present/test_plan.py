@@ -18,6 +18,7 @@ from explorer.present.plan import (
     Kind,
     advice_changes,
     advice_text,
+    amount_text,
     answer,
     context_text,
     layers_text,
@@ -63,6 +64,8 @@ def test_the_verdict_has_one_wording() -> None:
     dense = replace(four.verdict, expert_layers=1, part="part")
     said = "Fits partly: 7 of 11 layers and part of another stay on the CPU"
     assert answer(replace(four, verdict=dense)).sentence.startswith(said)
+    main = memory_bars(replace(four, verdict=dense), None)[-1]
+    assert main.layers == "7 layers: 0–5, 10 and part of 1 layer"
     assert answer(planned(24 * GIB, num_gpu=0)).level is Level.NOT
     assert answer(planned()).sentence.startswith("Runs on the CPU: there is no GPU")
     assert answer(None, "it is odd").sentence == "No plan: it is odd."
@@ -75,14 +78,16 @@ def test_the_verdict_has_one_wording() -> None:
 def test_what_is_left_of_a_gpu_is_reserved_or_free() -> None:
     plan = planned(24 * GIB)
     held, main = plan.holdings
-    for free, left in (
-        (held.total + held.reserve.high + 7, (held.reserve.high, 7)),
-        (held.total + 5, (5, 0)),  # what is computed may take of the reserve in the end
-        (held.total - 5, (0, 0)),
+    for free, left, told in (
+        (held.total + held.reserve.high + 7, (held.reserve.high, 7), "7 B free"),
+        # what is computed may take of the reserve in the end
+        (held.total + 5, (5, 0), f"reserve lacks {bytes_text(held.reserve.high - 5)}"),
+        (held.total - 5, (0, 0), f"reserve lacks {bytes_text(held.reserve.high)}"),
     ):
         bar = memory_bars(replace(plan, holdings=(replace(held, free=free), main)), None)[0]
         assert (bar.nbytes(Kind.RESERVED), bar.nbytes(Kind.FREE)) == left
         assert bar.over_bytes == max(0, held.total - free)
+        assert amount_text(bar).endswith(f", {told}")
 
 
 def test_a_damaged_model_is_planned_with_caution() -> None:

@@ -396,7 +396,7 @@ def test_pictures_of_the_planner(hands: Hands, saved: Path) -> None:
     copy = hands.tab_to(QPushButton)
     hands.press(_KEY.Key_Space)
     assert copy.isEnabled()
-    assert _clipboard().startswith("gguf-explorer plan")
+    assert _clipboard().startswith("llama-server ")
     hands.page(body.pages.tabBar(), "Curves")
     hands.tab_to(body.curves.plot)
     hands.press(_KEY.Key_Left)

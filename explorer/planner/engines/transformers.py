@@ -75,7 +75,10 @@ class Transformers(FolderEngine):
     name = "transformers"
     title = "transformers 5.20: generate"
     short_title = "transformers"
-    rule = "transformers keeps the whole prompt at once, and grows its cache token by token"
+    rule = (
+        "transformers is planned on one GPU, keeps the whole prompt at once, and grows its cache "
+        "token by token"
+    )
     settings = (known.CONTEXT, *known.TRANSFORMERS_SETTINGS)
     serve = ("transformers", "serve")
     curves = (

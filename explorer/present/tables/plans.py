@@ -71,7 +71,7 @@ def bars_table(bars: Sequence[Bar]) -> Table[Bar]:
     def part(kind: Kind) -> Column[Bar]:
         return Column(kind.value, kind.label, BYTES, _KINDS[kind], lambda bar: bar.nbytes(kind))
 
-    beyond = "Bytes that the model needs beyond the capacity"
+    beyond = "Bytes that are missing, the reserve counted"
     return Table[Bar](
         Column("device", "Device", tip="A GPU, or the CPU with its main memory.", of=_title),
         Column("layers", "Layers", tip="The layers that are computed there."),

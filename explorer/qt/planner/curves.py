@@ -274,14 +274,18 @@ class CurvesPlot(ThemedPlot):
         self._names.append((text, float(x[-1]), float(y[-1])))
 
     def _place_names(self) -> None:
-        """Put each name at the end of its curve, and higher where another stands already."""
+        """Put each name at the end of its curve; names that would overlap move, all in sight."""
         self._trained_name.setPos(self._trained.value(), self.box.viewRect().bottom())
         line = float(self.box.viewPixelSize()[1]) * (self.fontMetrics().height() + 2 * _EDGE)
-        lowest = self.box.viewRect().top() + 0.6 * line  # y grows upwards: this is the lower edge
-        for text, x, y in sorted(self._names, key=lambda name: name[2]):
-            lowest = max(y, lowest)
-            text.setPos(x, lowest)
-            lowest += line
+        view = self.box.viewRect()  # y grows upwards: its top is the lower edge
+        lowest, highest = view.top() + 0.6 * line, view.bottom() - 0.6 * line
+        names, places = sorted(self._names, key=lambda name: name[2]), list[float]()
+        for _, _, y in names:
+            places.append(max(y, lowest))
+            lowest = places[-1] + line
+        for (text, x, _), place in zip(reversed(names), reversed(places), strict=True):
+            text.setPos(x, min(place, highest))
+            highest = min(place, highest) - line
 
     def _draw_vram(self, curves: plan_export.Curves) -> None:
         vram = curves.vram / self._unit_bytes

@@ -120,6 +120,7 @@ def show_in(
 
 
 _LEAST_CHARACTERS: Final = 16
+_LEAST_LINES: Final = 12  # of a table with its filter
 
 
 class ComparePage(PlannerPage):
@@ -409,6 +410,7 @@ class DetailsPage(PlannerPage):
         self._front = QtWidgets.QStackedWidget(self)
         self._front.addWidget(self.why)
         self._front.addWidget(self.table)
+        self._front.setMinimumHeight(_LEAST_LINES * self.fontMetrics().lineSpacing())
         self.chosen_alone = ChoiceLine(state, app, self)
         self.bandwidths = Bandwidths(state, self)
         label = buddy_label("&Show", self.choice)
@@ -610,11 +612,11 @@ class ExportPage(PlannerPage):
         self._grid.setSpacing(Space.NEAR)
         self._export = PlotExport(app, self)
         self._picture = SavedPicture(picture)
-        self._add("command", "This plan")
+        self._add("server", "llama-server")
         self._add("environment", "Ollama's environment")
         self._add("modelfile", "Modelfile")
-        self._add("server", "llama-server")
         self._add("lm_studio", "LM Studio")
+        self._add("command", "This plan")
         tip = "Save the bars and the layers as PNG, SVG or CSV"
         self.save = push_button(self, "&Save picture or data…", tip)
         self.save.clicked.connect(self._ask_save)

@@ -32,6 +32,7 @@ _PAD: Final = Space.TIGHT  # above and below
 _BAR: Final = 24
 _BEYOND: Final = 3  # pixels by which a line is longer than its bar
 _SWATCH: Final = 10
+_USUAL_SIZE: Final = "88.8 GiB"  # room that each size gets: sizes that change wrap no line
 _STRIP: Final = 24
 _GRIP: Final = 5  # pixels at both sides of the boundary that take hold of it
 _LEAST_GAP: Final = 4  # pixels of a layer below which no line divides it from the next
@@ -111,7 +112,7 @@ class MemoryBars(Chart[Place]):
         if hit is None or part is None:
             return ""
         bar = self.bars[hit[0]]
-        over = f"{exact_text(bar.over_bytes)} more than there is"
+        over = f"{exact_text(bar.over_bytes)} too much"
         lines = (
             f"{bar.title}: {part.kind.label} {exact_text(part.nbytes)}",
             self.explain(part.term) if part.term else "",
@@ -163,14 +164,16 @@ class MemoryBars(Chart[Place]):
         """Yield line, start, part and its bytes of what a bar's key names, wrapped at a width."""
         metrics, line, x = self.fontMetrics(), 0, 0.0
         for part in bar.parts:
-            if not part.nbytes or part.kind in _NOT_NAMED:
+            is_lacking = part.kind is plan_texts.Kind.RESERVED and bar.reserve_lacks
+            if part.kind in _NOT_NAMED or not (part.nbytes or is_lacking):
                 continue
-            size = bytes_text(part.nbytes)
-            needed = _SWATCH + Space.TIGHT + metrics.horizontalAdvance(f"{part.kind.label} {size}")
+            size, widths = bytes_text(part.nbytes), metrics.horizontalAdvance
+            needed = _SWATCH + Space.TIGHT + widths(f"{part.kind.label} ")
+            needed += max(widths(size), widths(_USUAL_SIZE))
             if x and x + needed > width:
                 line, x = line + 1, 0.0
             yield line, x, part, size
-            x += needed + Space.GROUP
+            x += needed + Space.NEAR
 
     def _count_lines(self) -> int:
         """Return the lines of the longest key; a saved picture has as many."""
@@ -206,9 +209,11 @@ class MemoryBars(Chart[Place]):
         for part, box in parts:
             fill_kind(painter, box, part.kind, colours.raised, colours.text)
             painter.fillRect(QRectF(box.right() - 1, box.top(), 1, _BAR), colours.background)
-        if bar.over_bytes and bar.capacity is not None:
-            start = area.x() + area.width() * bar.capacity / bar.length
-            over = QRectF(start, area.y(), area.right() - start, area.height())
+        if bar.over_bytes:
+            start = max(0, bar.held_bytes - bar.over_bytes)
+            each = area.width() / bar.length
+            width = each * (bar.held_bytes - start)
+            over = QRectF(area.x() + each * start, area.y(), width, area.height())
             fill_over(painter, over, colours.warning)
         painter.restore()
         painter.setPen(colours.rule)
@@ -225,7 +230,8 @@ class MemoryBars(Chart[Place]):
         top = area.y() - Space.TIGHT - self._line + self.fontMetrics().ascent()
         right, x = plan_texts.amount_text(bar), area.x()
         if bar.over_bytes:
-            right = f"⚠ {bytes_text(bar.over_bytes)} too much"
+            most = "up to " if bar.over_at_most else ""
+            right = f"⚠ {most}{bytes_text(bar.over_bytes)} too much"
         painter.setFont(strong if bar.over_bytes else plain)
         painter.setPen(colours.warning if bar.over_bytes else colours.muted)
         end = area.right() - painter.fontMetrics().horizontalAdvance(right)
@@ -326,6 +332,7 @@ class LayerStrip(Chart[int]):
         super().__init__("Layers and their devices", picture_text("layers"), parent)
         self.layers: tuple[Layer, ...] = ()
         self._devices: tuple[str, ...] = ()
+        self._part = ""
         self._boundary = 0
         self._is_fixed = False
         self._ends: list[int] = [0]
@@ -333,13 +340,14 @@ class LayerStrip(Chart[int]):
         self.setMinimumHeight(self.sizeHint().height())
 
     def show_layers(
-        self, layers: tuple[Layer, ...], devices: tuple[str, ...], boundary: int | None
+        self, layers: tuple[Layer, ...], devices: tuple[str, ...], boundary: int | None, part: str
     ) -> None:
         """Show layers on devices of these names.
 
-        `boundary` is the first layer on a GPU; None where the engine lets nobody move it.
+        `boundary` is the first layer on a GPU; None where the engine lets nobody move it. `part` is
+        what a split layer has on the CPU: "experts".
         """
-        self.layers, self._devices = layers, devices
+        self.layers, self._devices, self._part = layers, devices, part
         self._boundary, self._is_fixed = boundary or 0, boundary is None
         # a layer without bytes is as wide as the smallest that one can see
         least = max(1, sum(layer.nbytes for layer in layers) // 1000)
@@ -356,7 +364,7 @@ class LayerStrip(Chart[int]):
             return ""
         layer = self.layers[hit]
         where = f"Layer {hit} ({layer.name}) on {self._place(layer)}"
-        where += ", part of it on the CPU" if layer.is_split else ""
+        where += f", {self._part} of it on the CPU" if layer.is_split else ""
         weights = f"Weights {exact_text(layer.weights)}"
         cache = f"KV cache {exact_text(layer.kv_cache)}"
         return f"{where}\n{weights}\n{cache}"
@@ -365,10 +373,10 @@ class LayerStrip(Chart[int]):
         """Return how many layers are where."""
         on_cpu = sum(layer.device is None for layer in self.layers)
         last, on_gpus = len(self.layers) - 1, len(self.layers) - on_cpu
-        text = f"Layers 0 to {last}, by bytes: {on_gpus} on GPUs"
-        if split := sum(layer.is_split for layer in self.layers):
-            text += f" ({split} of them partly)"
-        return f"{text}, {on_cpu} on the CPU"
+        split = sum(layer.is_split for layer in self.layers)
+        left = [str(on_cpu)] if on_cpu or not split else []
+        left += [f"{self._part} of {split}"] if split else []
+        return f"Layers 0 to {last}, by bytes: {on_gpus} on GPUs, {' and '.join(left)} on the CPU"
 
     def _place(self, layer: Layer) -> str:
         return "CPU" if layer.device is None else self._devices[layer.device]
@@ -555,11 +563,12 @@ class PlannerPicture(QWidget):
         bars = () if plan is None else plan_texts.memory_bars(plan, current.inputs.host)
         self.bars.show_bars(bars)
         if plan is None:
-            self.strip.show_layers((), (), 0)
+            self.strip.show_layers((), (), 0, "")
         else:
             can_move = any(one.name == "num_gpu" for one in plan.engine.settings)
             boundary = plan_texts.boundary_of(plan) if can_move else None
-            self.strip.show_layers(plan.layers, plan_texts.places(plan), boundary)
+            names, split = plan_texts.places(plan), plan.verdict.part
+            self.strip.show_layers(plan.layers, names, boundary, split)
 
     def _fit_bars(self) -> None:
         hidden = max(0, len(self.bars.bars) - _SHOWN_BARS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 
 import pytest
@@ -179,6 +180,8 @@ def test_the_speed_stands_under_the_verdict_with_what_slows_it(qtbot: QtBot, pan
     assert "on the CPU" not in answer.speed.text()
     panel.state.apply({"num_gpu": 20})
     qtbot.waitUntil(lambda: "13 layers on the CPU cost " in answer.speed.text())
+    most, lost, whole = map(int, re.findall(r"(?:at most|cost) (\d+)", answer.speed.text()))
+    assert most + lost == whole
     panel.state.replace_inputs(devices=(Device("0", "CUDA", 12 * GIB, name="No such card"),))
     wanted = "Speed unknown: the bandwidth of No such card is not known."
     qtbot.waitUntil(lambda: answer.speed.text() == wanted)

@@ -17,6 +17,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.planner import Device, Host
 from explorer.planner.plan import MEMORY, Level
+from explorer.present.engines import left_to_engine
 from explorer.present.plan import amount_text
 from explorer.present.plan_export import Curves
 from explorer.qt.document import Document
@@ -83,6 +84,24 @@ def panel(qtbot: QtBot, shared: Panel, load: Callable[[Path], Document], tmp_pat
 def _shown(panel: Panel) -> set[str]:
     rows = panel.body.controls.rows.items()
     return {name for name, row in rows if row.editor.isVisible()}
+
+
+def test_where_vllm_does_not_start_one_figure_is_too_much_and_nothing_is_chosen(
+    panel: Panel,
+) -> None:
+    panel.state.replace_inputs(devices=(replace(CARD, free=2 * GIB, total=2 * GIB),))
+    panel.settle()
+    bar = panel.body.picture.bars.bars[0]
+    assert bar.over_bytes
+    assert bar.over_at_most  # it depends on what vLLM measures
+    panel.state.replace_inputs(devices=(replace(CARD, free=1 * GIB, total=1 * GIB),))
+    panel.settle()
+    plan, bar = panel.plan(), panel.body.picture.bars.bars[0]
+    assert plan.gpus[0].reserve.high > 0  # behind vLLM's budget
+    assert not bar.over_at_most
+    too_much = f"{bytes_text(bar.over_bytes)} too much"
+    assert too_much in panel.body.answer.sentence.text()
+    assert left_to_engine(plan.request, plan.engine) is None
 
 
 def test_only_programs_that_load_folders_are_offered_with_their_own_settings(
@@ -159,11 +178,9 @@ def test_layers_are_shared_by_a_slider_and_the_command_says_so(qtbot: QtBot, pan
     panel.body.pages.setCurrentWidget(panel.body.use)
     panel.settle()
     buttons = panel.body.export.copy_buttons
-    shown = {name for name, one in buttons.items() if one.isVisible()}
-    assert shown == {
-        "command",
-        "server",
-    }  # of Ollama and LM Studio, which load no such folder, none
+    shown = sorted((one.y(), name) for name, one in buttons.items() if one.isVisible())
+    # the program's own first; of Ollama and LM Studio, which load no such folder, none
+    assert [name for _, name in shown] == ["server", "command"]
 
 
 def test_of_one_part_of_a_model_the_others_are_opened_by_a_button(

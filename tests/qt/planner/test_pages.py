@@ -25,6 +25,7 @@ from explorer.planner.inputs import plan_record
 from explorer.present.engines import choice_sentence
 from explorer.present.plan import Kind, plan_value, remarks
 from explorer.qt.document import Document
+from explorer.qt.planner.curves import CurvesPlot
 from explorer.qt.planner.pages import PlannerPage
 from explorer.qt.planner.panel import PlannerView
 from explorer.qt.planner.picture import SavedPicture
@@ -129,6 +130,27 @@ def test_the_dot_lies_on_its_curve_with_several_sequences_too(
     f16 = next(curve for curve in page.curves.curves if curve.cache_type == "f16")
     place = f16.contexts.tolist().index(32_768)
     assert page.plot._point == (32_768, f16.totals[place])
+
+
+def test_names_of_curves_that_lie_close_below_the_top_stay_in_sight(
+    qtbot: QtBot, panel: Panel
+) -> None:
+    page = panel.body.curves
+    _open(panel, page)
+    qtbot.waitUntil(lambda: page.curves is not None)
+    found = page.curves
+    assert found is not None
+    first = found.curves[0].totals
+    close = [replace(one, totals=first - place) for place, one in enumerate(found.curves)]
+    plot = CurvesPlot(panel.view)
+    plot.resize(500, 160)
+    plot.show_curves(replace(found, curves=tuple(close), vram=0), 0)
+    plot.show()
+    view = plot.box.viewRect()
+    places = [text.pos().y() for text, _, _ in plot._names]
+    assert places == sorted(places, reverse=True)
+    assert view.bottom() > places[0] > places[-1] > view.top()
+    plot.setParent(None)
 
 
 def test_curves_that_are_the_same_have_one_name(qtbot: QtBot, panel: Panel) -> None:

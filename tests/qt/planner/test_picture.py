@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from PySide6.QtCore import QPoint, QPointF, QSize, Qt
 from PySide6.QtGui import QImage, QPainter
@@ -11,7 +12,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.planner import Device
 from explorer.present.plan import Kind
-from explorer.qt.planner.picture import MemoryBars
+from explorer.qt.planner.picture import LayerStrip, MemoryBars
 from explorer.qt.widgets.painting import fill_kind, plain_tip
 from tests.qt.planner.plan_models import GIB, Panel, drag
 
@@ -53,6 +54,10 @@ def test_a_key_that_is_too_wide_is_wrapped_with_all_its_numbers(panel: Panel) ->
             words = f"{part.kind.label} {size}"
             assert start + bars.fontMetrics().horizontalAdvance(words) <= width
     assert heights[0] < heights[1]
+    first = bars.bars[0]
+    parts = [tuple(replace(part, nbytes=n) for part in first.parts) for n in (1, 11 * GIB)]
+    small, large = (list(bars._key(replace(first, parts=one), 400)) for one in parts)
+    assert [row[:2] for row in small] == [row[:2] for row in large]  # nothing moves as sizes change
 
 
 def test_clicking_a_part_shows_why(qtbot: QtBot, panel: Panel) -> None:
@@ -85,8 +90,8 @@ def test_what_is_too_much_has_a_pattern_and_words(panel: Panel) -> None:
     plan = panel.assert_shown()
     bars = panel.body.picture.bars
     held = plan.gpus[0]
-    assert bars.bars[0].over_bytes == held.total - 1 * GIB > 0
-    assert "more than there is" in bars.describe((0, 0))
+    assert bars.bars[0].over_bytes == plan.verdict.short[0] >= held.total - 1 * GIB > 0
+    assert "too much" in bars.describe((0, 0))
     area = bars._bar_area(0, bars.width())
     image = _image(bars)
     start = area.x() + area.width() * bars.bars[0].capacity / bars.bars[0].length  # type: ignore[operator]
@@ -133,6 +138,18 @@ def test_a_clicked_layer_is_told_and_a_told_one_is_marked(qtbot: QtBot, panel: P
     qtbot.keyClick(strip, KEY.Key_Right)
     assert selection.layer == 4
     assert strip.describe(32).startswith("Layer 32 (output)")
+
+
+def test_experts_on_the_cpu_are_said_of_layers_on_gpus(panel: Panel) -> None:
+    first, second, *others = panel.assert_shown().layers
+    strip = LayerStrip(panel.view)
+    split = replace(second, device=0, is_split=True)
+    for device, said in ((None, "1 and experts of 1"), (0, "experts of 1")):
+        rest = (replace(layer, device=0) for layer in others)
+        there = (replace(first, device=device), split, *rest)
+        strip.show_layers(there, ("First",), None, "experts")
+        assert strip.sentence().endswith(f" on GPUs, {said} on the CPU")
+    assert "on First, experts of it on the CPU" in strip.describe(1)
 
 
 def test_dragging_the_boundary_asks_for_gpu_layers(qtbot: QtBot, panel: Panel) -> None:

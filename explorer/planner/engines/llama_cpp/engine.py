@@ -334,8 +334,12 @@ def _warnings(outcome: Outcome) -> Iterator[str]:
             name, missing = quoted(held.device.label), bytes_text(held.missing)
             yield f"the model needs {missing} more than is free on {name}. Loading may fail"
         elif held.short and held.device is not None and not outcome.verdict.depends_on:
-            name, missing = quoted(held.device.label), bytes_text(held.short)
-            yield f"{name} may lack up to {missing} for the driver and the program"
+            name, reserve = quoted(held.device.label), held.reserve.high
+            left = max(0, reserve - held.short)
+            yield (
+                f"driver and program may take up to {bytes_text(reserve)} of {name}, where "
+                f"{bytes_text(left)} is left for them"
+            )
     if outcome.decision is not None and not outcome.decision.fits:
         yield "llama.cpp finds no placement that keeps its margin free, and loads the model anyway"
 

@@ -465,8 +465,9 @@ class _Outcome(FolderDetails):
                 f"{division.concurrency(self.context, size):.1f}" for size in self.ends
             )
             yield (
-                f"all that is left of the budget becomes cache: {tokens} tokens, {times} requests "
-                f"of {integer_text(self.context)} tokens at once"
+                f"what is left of the budget becomes cache: {tokens} tokens, room for {times} "
+                f"requests of {integer_text(self.context)} tokens. At most {self.sequences} run at "
+                "once"
             )
             longest = self._ends_text(
                 integer_text(division.largest_context(most, size)) for size in self.ends
