@@ -170,9 +170,8 @@ NO_LANGUAGE: Final = "it is a checkpoint for images or video, not a language mod
 NO_WEIGHTS: Final = "it holds no weights, so there is no memory to plan"
 """Why a vocabulary alone is not planned."""
 
-NO_LAYERS: Final = (
-    "the model does not state its number of layers (block_count), so it cannot be planned"
-)
+NO_LAYERS: Final = "the model does not state its number of layers (block_count)"
+"""Why a model is not planned, whatever its weights are."""
 
 
 def header_to_plan(model: Model) -> Hyperparameters:

@@ -312,7 +312,8 @@ class WhatIfChart(ThemedPlot):
         front = self._line_of_front()
         pen = pg.mkPen(self.colours.muted, width=1.5)
         self._front.setData([p.x for p in front], [p.y for p in front], pen=pen)
-        self._dots.setData([self._dot(point) for point in self.points])
+        over = sorted(self.points, key=lambda point: point.line.front)  # the front's are on top
+        self._dots.setData([self._dot(point) for point in over])
         self._draw_ring()
         self._draw_names()
         self._marks.show(self._present_marks())
@@ -331,8 +332,8 @@ class WhatIfChart(ThemedPlot):
         }
 
     def _colour(self, point: ChartPoint) -> QColor:
-        front = point.line.front
-        return QColor(type_colour(point.line.type_name)) if front else self._name_colour(point)
+        kind = point.line.colour if point.line.front else None
+        return self._name_colour(point) if kind is None else QColor(type_colour(kind))
 
     def _name_colour(self, point: ChartPoint) -> QColor:
         colour = QColor(self.colours.text)
