@@ -43,6 +43,7 @@ from explorer.text import bytes_text, plain_text
 
 _MOST_NUMBER: Final = 1 << 30  # Qt counts with 32 bits
 _DIFFERS: Final = "≠"
+_WIDEST_NAMED: Final = "Tensor parallel "  # longer names wrap: what unfolds widens no column
 _WIDEST_HOLDING: Final = "≠ 1,048,576"
 _WIDEST_ASKED: Final = "1,048,576"
 _ARROWS: Final = 30  # pixels beside it
@@ -296,6 +297,8 @@ class SettingsControls(QtWidgets.QWidget):
         setting, editor, slider = row.setting, row.editor, row.slider
         plain = setting.title.replace("&", "")
         row.label = buddy_label(setting.title, editor)
+        row.label.setWordWrap(True)
+        row.label.setFixedWidth(self.fontMetrics().horizontalAdvance(_WIDEST_NAMED))
         editor.setToolTip(setting.tip)
         for part in (row.label, editor, slider):
             if part is not None:

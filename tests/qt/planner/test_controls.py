@@ -116,6 +116,17 @@ def test_the_trained_context_is_marked_and_reached(
     assert panel.assert_shown().used("context") == 40_960
 
 
+def test_unfolding_leaves_what_is_beside_it_where_it_is(panel: Panel) -> None:
+    panel.settle()
+    body = panel.body
+    places = []
+    for _ in range(2):
+        places.append((body.splitter.sizes(), body.pages.geometry().topLeft()))
+        body.controls.advanced.click()
+        panel.settle()
+    assert places[0] == places[1]
+
+
 def test_names_of_stops_never_overlap_and_stay_inside(panel: Panel) -> None:
     slider = panel.body.controls.context
     boxes = [box for _, box in slider._label_boxes()]
