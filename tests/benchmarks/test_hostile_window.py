@@ -155,14 +155,16 @@ def _peer(heart: Heartbeat, count: int) -> float:
     return max(pauses)
 
 
-def _note(report: Report, what: str, pauses: dict[str, float], peer: float) -> None:
-    """Note the longest pause; what Qt's own take no longer than the budget is no measure of it."""
+def _note(
+    report: Report, what: str, pauses: dict[str, float], peer: float, slack: float = 1
+) -> None:
+    """Note the longest pause; where Qt's own takes less than the budget, that is the measure."""
     worst = sorted(pauses.items(), key=lambda pair: -pair[1])[:3]
     report.compare(
         f"longest pause of the window, {what}",
         worst[0][1],
         ("Qt's own tree and table", peer),
-        most=2 * max(1, _BUDGET_S / peer),  # where others use the caches, all takes twice the time
+        most=slack * max(1, _BUDGET_S / peer),
         budget=_BUDGET_S,
         note=", ".join(f"{step} {1000 * pause:.0f} ms" for step, pause in worst),
     )
@@ -215,7 +217,8 @@ def test_no_pause_of_a_library_of_5000_models_is_longer_than_120_ms(
     view.close()
     app.runner.close()
     gc.unfreeze()
-    _note(report, "library of 5,000 models", pauses, peer)
+    # a busy machine, whose caches others use too, takes up to twice the time
+    _note(report, "library of 5,000 models", pauses, peer, slack=2)
 
 
 @pytest.mark.parametrize("name", _FILES)
