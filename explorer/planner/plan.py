@@ -128,7 +128,7 @@ class Verdict:
         level: How well.
         gpu_layers: Layers on GPUs, the output being one.
         total_layers: All layers.
-        expert_layers: Layers on GPUs of which a part is on the CPU.
+        expert_layers: Layers on GPUs with a part (experts, mostly) on the CPU.
         part: What that is: "experts", or, of a model without any, "part".
         cache_on_cpu: Whether the KV cache is kept on the CPU though layers are on GPUs.
         on_cpu: Whether there is no GPU, so that main memory holds everything.

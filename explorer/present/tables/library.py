@@ -365,7 +365,7 @@ def removals_of(files: Iterable[StoredFile]) -> dict[str, int]:
 
 
 def lost_text(files: Sequence[StoredFile], removals: Iterable[str]) -> str:
-    """Return a line for each content of which these commands remove all copies."""
+    """Return a line for each content whose last copy these commands remove."""
     commands = set(removals)
     gone = {file.path: file for file in files if file.command in commands}
     lost: dict[tuple[Path, ...], StoredFile] = {}

@@ -82,7 +82,7 @@ class FreeDialog(QDialog):
     """The commands that remove files, to be read before they are copied; nothing is removed here.
 
     Attributes:
-        lost: The contents of which no copy stays.
+        lost: The contents that have no copy left.
         text: The commands, one a line.
         copy: Copies them.
     """

@@ -322,7 +322,7 @@ class AnswerBar(QtWidgets.QWidget):
         speed: How fast it can be, and what slows it.
         ways: What would make it fit; else an answer: the largest context, until another is asked.
         buttons: Take what would make it fit, and the answer; as many are shown as there are.
-        whole: Opens the model of which this is one part.
+        whole: Opens the whole model, where this is one part of it.
         ask: Opens the menu of questions.
         questions: Its entries, by the question.
         undo: The button that undoes a change.
@@ -576,7 +576,7 @@ _SPEED_TIP: Final = (
 
 
 class PlannerBody(QtWidgets.QWidget):
-    """All parts of the panel, each of which follows the current plan."""
+    """All parts of the panel; each follows the current plan."""
 
     def __init__(self, state: PlannerState, app: Services, parent: QtWidgets.QWidget) -> None:
         super().__init__(parent)

@@ -153,7 +153,7 @@ def _symbols(h: Hyperparameters, w: Workload) -> dict[str, Number]:
     }
 
 
-# The key-value cache, block by block: a default, of which some architectures replace entries
+# The key-value cache, block by block: a default, and what some architectures have instead
 
 FORMULAS: Final[Mapping[str, str]] = MappingProxyType(
     {
