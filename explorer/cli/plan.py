@@ -15,7 +15,7 @@ import click
 
 from explorer.cli import machine, options, output
 from explorer.cli.output import line_width, name_cell, on_terminal, style, table, table_of
-from explorer.cli.speed import Speed, bandwidth_option, plan_speed
+from explorer.cli.speed import bandwidth_option, plan_speed, speed_record_of, speed_text
 from explorer.errors import ExplorerError, PlanError
 from explorer.formats import open_model
 from explorer.formats.model import Model
@@ -285,8 +285,7 @@ def _print(found: Sequence[PlannedModel], *, as_json: bool, explain: bool) -> No
     elif one.refused and as_json:
         output.write_json({"refused": one.refused})
     elif one.plan is not None:
-        speed = Speed.of(one.plan, one.bandwidths)
-        more = "" if speed is None else speed.text()
+        more = speed_text(one.plan, one.bandwidths)
         more += "" if one.compared is None else one.compared.text()
         explained = terms_text(one.plan.terms) if explain else ""
         output.write(plan_text(one, one.plan) + explained + more)
@@ -308,11 +307,11 @@ def _record(found: PlannedModel) -> dict[str, Any]:
     if found.also:
         record["also"] = [one.record() for one in found.also]
     record["notes"] = [*record["notes"], *found.notes]
-    speed = Speed.of(found.plan, found.bandwidths)
+    speed = speed_record_of(found.plan, found.bandwidths)
     if found.compared is not None or speed is not None:
         record["measured"] = None if found.compared is None else found.compared.record()
     if speed is not None:
-        record["speed_bound"] = speed.record()
+        record["speed_bound"] = speed
     return record
 
 

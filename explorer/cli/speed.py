@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -14,9 +13,8 @@ from explorer.errors import PlanError
 from explorer.hardware.catalogue import find_bandwidths
 from explorer.planner.devices import CPU
 from explorer.planner.plan import Plan
-from explorer.planner.speed import SpeedBound, parse_rate, speed_bounds, speed_record
-from explorer.present.speed import Speed as TextOfSpeed
-from explorer.present.speed import speed_details, speed_of
+from explorer.planner.speed import parse_rate, speed_bounds, speed_record
+from explorer.present.speed import Speed, speed_details, speed_of
 
 
 def _parse_bandwidth(text: str) -> tuple[str, int]:
@@ -41,33 +39,24 @@ bandwidth_option = click.option(
 )
 
 
-def plan_speed(plan: Plan, given: Mapping[str, int]) -> TextOfSpeed | str:
+def plan_speed(plan: Plan, given: Mapping[str, int]) -> Speed | str:
     """Return what is said of a plan's speed; `given` are bandwidths by place."""
     return speed_of(plan, find_bandwidths(plan.devices, given))
 
 
-@dataclass(frozen=True, slots=True)
-class Speed:
-    """The bound of speed of a plan: with its context full, and with nothing in the cache."""
+def speed_record_of(plan: Plan, given: Mapping[str, int]) -> dict[str, Any] | None:
+    """Return the ``speed_bound`` object of docs/interface.md; None where a bound is not known."""
+    bounds = speed_bounds(plan, find_bandwidths(plan.devices, given))
+    if bounds is None:
+        return None
+    found = plan_speed(plan, given)
+    sentence = found if isinstance(found, str) else found.sentence
+    return speed_record(*bounds) | {"sentence": sentence}
 
-    full: SpeedBound
-    empty: SpeedBound
-    sentence: str  # empty where the plan does not fit
 
-    @classmethod
-    def of(cls, plan: Plan, given: Mapping[str, int]) -> Speed | None:
-        """Return the bound of a plan, if it is known; `given` are bandwidths of the user."""
-        rates = find_bandwidths(plan.devices, given)
-        bounds, found = speed_bounds(plan, rates), speed_of(plan, rates)
-        sentence = found if isinstance(found, str) else found.sentence
-        return None if bounds is None else cls(*bounds, sentence)
-
-    def record(self) -> dict[str, Any]:
-        """Return the ``speed_bound`` object of docs/interface.md."""
-        return speed_record(self.full, self.empty) | {"sentence": self.sentence}
-
-    def text(self) -> str:
-        if not self.sentence:
-            return ""
-        shown = "".join(f"  {line}\n" for line in (self.sentence, *speed_details(self.full)))
-        return f"\n{style('Speed', bold=True)}\n{shown}"
+def speed_text(plan: Plan, given: Mapping[str, int]) -> str:
+    """Return the bound of a plan's speed, and what a token reads where; or why it is unknown."""
+    found = plan_speed(plan, given)
+    lines = [found] if isinstance(found, str) else [found.sentence, *speed_details(found.full)]
+    shown = "".join(f"  {line}\n" for line in lines)
+    return f"\n{style('Speed', bold=True)}\n{shown}"

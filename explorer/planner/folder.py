@@ -21,6 +21,8 @@ _HEADS: Final = ("num_attention_heads", "n_head")
 _LAYERS: Final = "layers"
 _EXPERTS: Final = "experts"
 _ANY: Final = "*"
+_OUTPUT: Final = "lm_head"
+_EMBEDDINGS: Final = frozenset({"embed_tokens", "embeddings", "wte", "word_embeddings"})
 _STACKS: Final = frozenset({"model", "backbone", "language_model", "transformer"})
 
 
@@ -87,7 +89,7 @@ class Folder:
         for those that draft tokens with them, the layers beyond the model's own.
         """
         for kind, times in self.kinds.items():
-            is_output = kind.role.startswith("lm_head")
+            is_output = kind.role.startswith(_OUTPUT)
             if kind.role.endswith("inv_freq") or (is_output and self.ties_output):
                 continue
             if drafting or not self.drafts(kind):
@@ -111,6 +113,28 @@ class Folder:
             nbytes = kind.nbytes if size_of is None else size_of(kind)
             held[kind.layer if inside and kind.layer is not None else -1] += nbytes * times
         return held
+
+    def read_bytes(self, size_of: Callable[[StoredKind], int] | None = None) -> list[int]:
+        """Return the bytes that a token reads of each layer, and last of the output.
+
+        Of experts it reads those that are used; where the config does not say how many, none count.
+        `size_of` gives the bytes of a tensor; None leaves them as they are stored.
+        """
+        every = self.number("num_experts", "num_local_experts", "n_routed_experts", default=0)
+        used = min(self.number("num_experts_per_tok", "experts_per_token", default=0), every)
+        stored = {kind.role.partition(".")[0] for kind, _ in self.loaded() if kind.layer is None}
+        outputs = stored & {_OUTPUT} or stored & _EMBEDDINGS
+
+        def size(kind: StoredKind) -> int:
+            first, *rest = kind.role.split(".")
+            nbytes = kind.nbytes if size_of is None else size_of(kind)
+            if kind.layer is None:
+                return nbytes if first in outputs else 0
+            if _EXPERTS in rest or (len(kind.shape) > 2 and kind.shape[0] == every > 0):
+                return nbytes * used // max(every, 1)
+            return nbytes
+
+        return self.layer_bytes(size)
 
     @property
     def ties_output(self) -> bool:

@@ -530,6 +530,7 @@ class Engine(ABC):
             grows, so that `Plan.room` says which values fit. If not, `trial` is asked.
         serve: The words that start its server, before model and arguments; empty without one.
         curves: What curves there are of its plans, the first being shown first.
+        is_timed: Whether published runs say which part of the bound of speed it reaches.
         library: The library of GPUs without which it runs nothing; empty where any machine will do.
     """
 
@@ -546,6 +547,7 @@ class Engine(ABC):
     grows: bool = True
     serve: Sequence[str] = ("llama-server",)
     curves: Sequence[CurveKind] = (MEMORY,)
+    is_timed: bool = True
     library: str = ""
 
     @abstractmethod

@@ -62,7 +62,7 @@ class SpeedBound:
     reads: Mapping[str, int]  # device → bytes that a token reads there
     bandwidths: tuple[Bandwidth, ...]  # of those devices
     drafted: int = 0  # tokens that are drafted for each one, all of which may be accepted
-    kind: str = "dense"  # of `REACHED`
+    kind: str = "dense"  # of `REACHED`; empty where no published run says what is reached
 
     @property
     def bytes_per_token(self) -> int:
@@ -81,9 +81,11 @@ class SpeedBound:
 
     @property
     def likely(self) -> tuple[float, float] | None:
-        """Return what real programs reach: from no drafted token accepted to all."""
-        most, (low, high) = self.tokens_per_second, REACHED[self.kind]
-        return None if most is None else (low * most / (1 + self.drafted), high * most)
+        """Return what real programs reach, from no drafted token accepted to all; None: unknown."""
+        most, reached = self.tokens_per_second, REACHED.get(self.kind)
+        if most is None or reached is None:
+            return None
+        return reached[0] * most / (1 + self.drafted), reached[1] * most
 
 
 def speed_bound(
@@ -114,7 +116,7 @@ def speed_bounds(
     full, empty = plan.details.reads(depth), plan.details.reads(0)
     if full is None or empty is None:
         return None
-    kind = kind_of(plan, sum(empty.values()))
+    kind = kind_of(plan, sum(empty.values())) if plan.engine.is_timed else ""
     return (
         replace(speed_bound(full, bandwidths, depth), drafted=drafted, kind=kind),
         replace(speed_bound(empty, bandwidths, 0), drafted=drafted, kind=kind),

@@ -42,32 +42,38 @@ class Speed:
 
     @property
     def brief(self) -> str:
-        """ "15–30": what real programs reach, for a column that names the unit."""
-        return _reached(self.empty, "–")
+        """ "15–30": what real programs reach, or "≤ 38" where nobody knows that."""
+        return _reached(self.empty, "–") or f"≤ {_rate(self.most)}"
 
     @property
     def sentence(self) -> str:
         """ "About 15 to 30 tokens/s, at most 38. 12 layers on the CPU cost 61 of at most 99." """
-        text = f"About {_reached(self.empty)} tokens/s, at most {_rate(self.most)}"
+        most = _rate(self.most)
+        text = f"At most {most} tokens/s for one request"
+        if reached := _reached(self.empty):
+            text = f"About {reached} tokens/s, at most {most}"
         if self.empty.drafted:
             text += f" if all {self.empty.drafted} drafted tokens are accepted"
-        if self.full.depth and _reached(self.full) != _reached(self.empty):
-            text += f". With {integer_text(self.full.depth)} tokens in the cache "
-            text += _reached(self.full)
+        both = self.empty, self.full
+        empty, full = (_reached(one) or _rate(one.tokens_per_second or 0) for one in both)
+        if self.full.depth and full != empty:
+            text += f". With {integer_text(self.full.depth)} tokens in the cache {full}"
         return f"{text}. {self.reason}".rstrip()
 
 
 def speed_of(plan: Plan, rates: Mapping[str, Bandwidth]) -> Speed | str:
-    """Return how fast a plan is, or why that is not known; empty where it does not fit.
+    """Return how fast a plan is, or why that is not known.
 
     `rates` are the bandwidths of ``"GPU0"`` … and ``"CPU"``.
     """
+    if plan.verdict.short:
+        return "No speed: with these settings it does not fit."
     try:
-        bounds = None if plan.verdict.short else speed_bounds(plan, rates)
-    except PlanError:  # the program refuses so short a context
-        return ""
+        bounds = speed_bounds(plan, rates)
+    except PlanError as error:  # the program refuses so short a context
+        return f"Speed unknown: {error}."
     if bounds is None:
-        return ""
+        return f"Speed unknown: what a token reads is not known of {plan.engine.short_title}."
     full, empty = bounds
     if full.tokens_per_second is None or empty.tokens_per_second is None:
         names = [name for name in empty.reads if not _known(rates, name)]

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from explorer.formats.tensors import Spec
 from explorer.hardware.catalogue import MAIN_MEMORY_BANDWIDTH, find_bandwidths, load_catalogue
 from explorer.planner import Device
 from explorer.planner.devices import CPU
 from explorer.planner.engines.llama_cpp.allocation import Settings
 from explorer.planner.engines.llama_cpp.reading import read_header, reads
+from explorer.planner.folder import Folder
 from explorer.planner.speed import REACHED, Bandwidth, SpeedBound, speed_bound, speed_record
 from explorer.present import speed as words
+from explorer.quantization import TENSOR_TYPES
 from tests.planner.log_samples import tiny_model
 from tests.planner.models import header_model
 
@@ -126,6 +130,28 @@ def test_published_runs_lie_in_these_ranges(shared_reference: Path) -> None:
         has_experts = any(word in case["what"] for word in ("A3B", "gpt-oss"))
         low, high = REACHED["experts" if has_experts else "dense"]
         assert low <= case["ratio"] <= high, case
+
+
+def test_of_a_folder_a_token_reads_the_experts_that_are_used_and_the_output() -> None:
+    config = {"num_hidden_layers": 1, "num_experts": 4, "num_experts_per_tok": 1}
+    shapes = {
+        "model.embed_tokens.weight": (1000, 8),
+        "model.layers.0.self_attn.q_proj.weight": (8, 8),
+        "model.layers.0.mlp.gate.weight": (4, 8),
+        "model.layers.0.mlp.switch_mlp.up_proj.weight": (4, 16, 8),
+        **{f"model.layers.0.mlp.experts.{i}.w1.weight": (8, 4) for i in range(4)},
+    }
+    layer = 8 * 8 + 4 * 8 + 16 * 8 + 8 * 4
+    assert _folder(config, shapes).read_bytes() == [2 * layer, 2 * 8000]  # a tied output
+    shapes["lm_head.weight"] = (900, 8)
+    assert _folder(config, shapes).read_bytes() == [2 * layer, 2 * 7200]
+    unknown = {"num_hidden_layers": 1}
+    assert _folder(unknown, shapes).read_bytes()[0] <= 2 * (layer + 3 * 16 * 8), "still a bound"
+
+
+def _folder(config: dict[str, int], shapes: dict[str, tuple[int, ...]]) -> Folder:
+    specs = [Spec(TENSOR_TYPES["BF16"], shape, 0, 2 * prod(shape)) for shape in shapes.values()]
+    return Folder(config, list(shapes), specs)
 
 
 def test_what_a_token_reads_is_told_by_device() -> None:

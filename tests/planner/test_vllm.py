@@ -25,8 +25,10 @@ from explorer.planner.folder import Folder
 from explorer.planner.inputs import PlanInputs, header_to_plan
 from explorer.planner.plan import Accuracy, Level, Plan
 from explorer.planner.request import PlanRequest
+from explorer.planner.speed import Bandwidth
 from explorer.present.plan import answer, fit_state
 from explorer.present.plan_export import server_command
+from explorer.present.speed import speed_of
 from explorer.quantization import TENSOR_TYPES
 from tests.planner.models import GIB
 from tests.planner.plans import check_terms, record_of
@@ -340,3 +342,20 @@ def test_questions_are_answered_by_both_ends_of_the_peak() -> None:
     found = solve("context", request, ENGINES["vllm"])
     assert found.value == record(planned())["kv"]["largest_context"][0]
     assert found.limited_by.endswith("fits depends on the peak that vLLM measures before it starts")
+
+
+@pytest.mark.parametrize("parallel", [1, 2])
+def test_gpus_that_share_layers_read_at_once(parallel: int) -> None:
+    plan = planned(LLAMA, gpu(), gpu(number=1), tensor_parallel=parallel)
+    weights = 32 * (4096 * (2 * 4096 + 2 * 1024 + 3 * 14336)) + 128_256 * 4096
+    read = plan.details.reads(0)
+    assert read is not None
+    assert read == {"GPU0": pytest.approx(2 * weights / parallel, rel=0.001)}
+    deep = plan.details.reads(10_000)
+    assert deep is not None
+    assert deep["GPU0"] - read["GPU0"] == 10_000 * 32 * 2 * 1024 * 2 // parallel
+    found = speed_of(plan, {"GPU0": Bandwidth("GPU0", 10**12, "test")})
+    assert not isinstance(found, str)
+    assert found.empty.likely is None, "no published run says what vLLM reaches"
+    assert found.sentence.startswith("At most ")
+    assert found.brief.startswith("≤ ")

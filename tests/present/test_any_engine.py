@@ -30,10 +30,10 @@ from explorer.planner.plan import (
 )
 from explorer.planner.request import PlanRequest
 from explorer.planner.settings import CONTEXT, KV_CACHE_TYPE
-from explorer.planner.speed import speed_bounds
 from explorer.present import engines as words
 from explorer.present.plan import answer, memory_bars, plan_figures, suggestions
 from explorer.present.plan_export import environment_lines, modelfile_lines, server_command
+from explorer.present.speed import speed_of
 from explorer.present.tables.plans import ENGINES, PLAN_FILE, PLANS, PlanRow
 from tests.planner.models import GIB, MIB, small_model
 
@@ -117,7 +117,7 @@ def test_its_plan_is_said_drawn_and_exported(request_: PlanRequest) -> None:
     assert words.lm_studio_lines(plan) == []
     assert words.decision_sentence(plan) == words.accuracy_sentence(plan) == ""
     assert words.left_to_engine(request_, plan.engine) is None
-    assert speed_bounds(plan, {}) is None
+    assert speed_of(plan, {}) == "Speed unknown: what a token reads is not known of Another engine."
     row = words.EngineRow(plan.engine, plan)
     assert [column.cell(row) for column in ENGINES][:2] == ["Another engine", "Fits"]
     assert all(isinstance(column.cell(PlanRow("m", plan)), str) for column in PLANS)
@@ -133,6 +133,7 @@ def test_its_questions_are_answered(request_: PlanRequest) -> None:
     more = engine.plan(request_.asking(context=context + engine.context_step))
     assert more.verdict.level is Level.NOT
     assert answer(more).sentence.endswith(" too much for GPU.")
+    assert speed_of(more, {}) == "No speed: with these settings it does not fit."
     assert answers["kv-cache-type"].value == "f16"
     assert engine.context_as_placed(more, lambda: None) is None  # its layers cannot be told to stay
     tight = replace(request_, settings=Settings(context=context + engine.context_step))

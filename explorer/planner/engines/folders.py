@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
 
 from explorer.errors import PlanError
-from explorer.planner.devices import Device
+from explorer.planner.devices import CPU, Device
 from explorer.planner.folder import Folder
 from explorer.planner.hyperparameters import Hyperparameters
 from explorer.planner.plan import (
@@ -49,6 +51,7 @@ class FolderEngine(Engine):
 
     ignored = MappingProxyType({})
     most_parallel = 1
+    is_timed = False
 
     @abstractmethod
     def check(self, folder: Folder) -> None:
@@ -222,8 +225,28 @@ class FolderDetails(Details):
 
     def layer_caches(self) -> Sequence[int]:
         """Return an equal part of the cache for each layer."""
-        share, rest = divmod(self.cache, self.folder.layers)
+        return self._shared(self.cache)
+
+    def _shared(self, nbytes: int) -> Sequence[int]:
+        share, rest = divmod(nbytes, self.folder.layers)
         return [share + (i < rest) for i in range(self.folder.layers)]
+
+    def weights_read(self) -> Sequence[int]:
+        """Return what a token reads of each layer, and last of the output, on one of its GPUs."""
+        return self.folder.read_bytes()
+
+    def cache_read(self, depth: int) -> Sequence[int]:
+        """Return what a token reads of each layer's cache of so many tokens, on one of its GPUs."""
+        raise NotImplementedError
+
+    def reads(self, depth: int) -> Mapping[str, int]:
+        """Return what a token reads; of GPUs that share layers, which read at once, the first."""
+        found = Counter[str]()
+        parts = zip_longest(self.weights_read(), self.cache_read(depth), fillvalue=0)
+        for layer, sizes in enumerate(parts):
+            gpu = self.device_of(layer)
+            found[CPU if gpu is None else f"GPU{gpu}"] += sum(sizes)
+        return found
 
     def buffers(self) -> list[NamedBuffer]:
         """Return what each memory holds that has layers."""

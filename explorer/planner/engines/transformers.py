@@ -6,7 +6,7 @@ What a prompt takes is a range. It runs one sequence on the first GPU, or on the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -248,6 +248,14 @@ class _Outcome(FolderDetails):
             "dtype": Effective(self.dtype, origin="" if asked.dtype else "the model's own"),
             "static_cache": Effective(asked.static_cache is True),
         }
+
+    def weights_read(self) -> list[int]:
+        """Return what a token reads of the weights in their type."""
+        return self.folder.read_bytes(self._bytes)
+
+    def cache_read(self, depth: int) -> Sequence[int]:
+        """Return an equal part for each layer."""
+        return self._shared(cache_bytes(self.folder, depth, DTYPES[self.dtype]))
 
     def arguments(self) -> list[str]:
         """Return the argument of `transformers serve` that loads it alike."""

@@ -476,10 +476,12 @@ class AnswerBar(QtWidgets.QWidget):
             self._timing.run(title, lambda _: speed_here(plan, kept), self._show_speed, refused)
 
     def _show_speed(self, found: Speed | str) -> None:
-        words, plan = found if isinstance(found, str) else found.sentence, self._current.plan
+        plan = self._current.plan
         remarks = [] if plan is None else plan_texts.remarks(plan)
-        tip = [_SPEED_TIP] if words else []
-        self.speed.setText(words or "".join(remarks[:1]))
+        words, tip = (found, []) if isinstance(found, str) else (found.sentence, [_SPEED_TIP])
+        if plan is not None and plan.verdict.short:  # what to know of it says more
+            words = remarks[0] if remarks else words
+        self.speed.setText(words)
         self.speed.setToolTip(plain_tip("\n".join([*tip, *remarks])))
         self.speed.setEnabled(True)
 

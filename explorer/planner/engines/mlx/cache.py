@@ -238,6 +238,19 @@ def run_caches(
     return Moments(total, largest)
 
 
+def read_caches(
+    caches: Mapping[LayerCache, int], tokens: int, quantized: Quantized | None = None
+) -> int:
+    """Return the bytes that a token reads of all caches that hold so many tokens before it."""
+    if quantized is not None and tokens < quantized.start:
+        quantized = None
+    sizes = (
+        _Held(one, min(tokens, one.window or tokens), quantized=quantized).nbytes * count
+        for one, count in caches.items()
+    )
+    return sum(sizes)
+
+
 def _calls(prompt: int, generated: int, piece: int) -> Iterator[int]:
     left = prompt - 1
     while left > 0:

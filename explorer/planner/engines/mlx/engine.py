@@ -30,6 +30,7 @@ from explorer.planner.engines.mlx.cache import (
     Quantized,
     architecture_of,
     layer_caches,
+    read_caches,
     run_caches,
 )
 from explorer.planner.folder import Folder
@@ -283,6 +284,10 @@ class Outcome(FolderDetails):
     def choice(self) -> Choice | None:
         """The context is the largest that is good where none is given."""
         return Choice("the planner", not self.request.settings.context, placement=False)
+
+    def cache_read(self, depth: int) -> Sequence[int]:
+        """Return an equal part for each layer."""
+        return self._shared(read_caches(self.caches, depth, self.quantized))
 
     def arguments(self) -> list[str]:
         """Return what loads it alike: one request at a time, and the cache as it is planned."""

@@ -30,6 +30,7 @@ from explorer.planner.engines.vllm.cache import (
     Run,
     architecture_of,
     cache_type_of,
+    layer_caches,
     plan_cache,
     stages,
 )
@@ -349,6 +350,23 @@ class _Outcome(FolderDetails):
             for layer, page in zip(group.layers, group.pages, strict=True):
                 found[layer] += count * page * self.run.tensor_parallel
         return found
+
+    def weights_read(self) -> Sequence[int]:
+        """Return what a token reads of each layer and of the output, as a GPU has it."""
+        (*read, output), stored = self.folder.read_bytes(), self.folder.layer_bytes()
+        held = zip(self.weights.layers, read, stored, strict=False)
+        layers = (size * part // (whole or 1) for size, part, whole in held)
+        return [*layers, output // self.run.tensor_parallel]
+
+    def cache_read(self, depth: int) -> Sequence[int]:
+        """Return what a token reads of keys and values, or of a state, in each layer."""
+        caches = layer_caches(self.folder, self.run)
+        return [
+            0
+            if one is None
+            else one.token_bytes * min(depth, one.window or depth) + one.state_bytes
+            for one in caches
+        ]
 
     def counts(self) -> Mapping[str, tuple[int, int]]:
         """Return the tokens of the cache, and the requests of the context that it holds."""
