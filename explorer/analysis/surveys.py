@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from itertools import groupby
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from explorer.analysis.errors.pairs import PairErrors, WeightsPair, measure_pair
-from explorer.analysis.errors.pictures import picture_errors
+from explorer.analysis.errors.pairs import PairErrors, WeightsPair
+from explorer.analysis.errors.pictures import measure_pairs
 from explorer.analysis.statistics import TensorStatistics, tensor_statistics
 from explorer.analysis.survey_cache import CachedErrors, CachedResults, CachedSurvey
 from explorer.errors import ExplorerError
@@ -31,6 +32,7 @@ _WAITING: Final = 256  # results that may wait for one before theirs, some KiB e
 _STATISTICS_WALKS: Final = 2
 _POLL_S: Final = 0.05
 _MOST_OTHERS: Final = 3000
+_MOST_READERS: Final = 64  # of candidates at once, of all threads: some MiB each
 
 
 def map_tensors(  # noqa: PLR0913 - the last two have a default
@@ -39,7 +41,7 @@ def map_tensors(  # noqa: PLR0913 - the last two have a default
     *,
     workers: int,
     check: Check,
-    walks: int = 1,
+    walks: int | Sequence[int] = 1,
     progress: Progress = None,
     quick: Collection[int] = (),
 ) -> Iterator[Result]:
@@ -59,10 +61,11 @@ def map_tensors(  # noqa: PLR0913 - the last two have a default
             thread.
         check: Called before every tensor, and as often as `work` calls what it got, in that thread;
             raises to cancel.
-        walks: How often `work` walks over the weights.
+        walks: How often `work` walks over the weights, or over those of each.
         progress: Called in the caller's thread with the weights walked over so far, of all tensors.
         quick: Places of tensors of which nothing is read.
     """
+    times = [walks] * len(sizes) if isinstance(walks, int) else walks
     walked_over = [0 if place in quick else size for place, size in enumerate(sizes)]
     shared = _shared(walked_over, workers)
     finished = 0
@@ -91,7 +94,7 @@ def map_tensors(  # noqa: PLR0913 - the last two have a default
             for place, result in results:
                 yield result
                 unfinished.pop(place, None)
-                finished += walks * sizes[place]
+                finished += times[place] * sizes[place]
                 report()
 
 
@@ -260,29 +263,33 @@ def run_survey(  # noqa: PLR0913 - all but the first two have a default
 
     empty: dict[str, dict[str, Any]] = {}  # fields of the statistics of no weights, by type
 
-    def measure(number: int, workers: int, check: Check, steps: Progress) -> TensorStatistics:
-        tensor = tensors[number]
+    def measure(
+        keys: Sequence[_Key], workers: int, check: Check, steps: Progress
+    ) -> list[TensorStatistics]:
+        tensor = tensors[keys[0][1]]
         is_empty = tensor.parameters == 0 and tensor.damage is None
         if is_empty and tensor.type.name in empty:  # a hostile file may list 100,000
             like = empty[tensor.type.name] | {"tensor": tensor.name, "shape": tensor.shape}
-            return TensorStatistics(**like)
+            return [TensorStatistics(**like)]
         found = tensor_statistics(tensor, workers=workers, cancel=check, steps=steps)
         if is_empty:
             empty[tensor.type.name] = {
                 each.name: getattr(found, each.name) for each in fields(found)
             }
-        return found
+        return [found]
 
     types = model.tensors.columns.types
     unreadable = {
-        number
+        (0, number)
         for number in numbers
         if not (has_decoder(types[number].name) or tensors[number].companions)
     }
-    for number, statistics, error in _measure_missing(
+    groups = [[(0, number)] for number in sizes]
+    for (_, number), statistics, error in _measure_missing(
         measure,
-        cached,
-        sizes,
+        [cached],
+        groups,
+        list(sizes.values()),
         workers=workers,
         check=check,
         progress=progress,
@@ -308,82 +315,126 @@ class PairRow:
     error: ExplorerError | None = None
 
 
-def run_errors(  # noqa: PLR0913 - all but the first two have a default
-    pairs: Sequence[WeightsPair],
-    cached: CachedErrors,
+class PairsToMeasure(NamedTuple):
+    """Pairs of two models, known results, to which new ones are added, and which are wanted."""
+
+    pairs: Sequence[WeightsPair]
+    cached: CachedErrors
+    numbers: Sequence[int]
+
+
+def run_errors(
+    asked: Sequence[PairsToMeasure],
     workers: int = 1,
     check: Check = never,
     progress: Callable[[int], object] | None = None,
     *,
-    numbers: Sequence[int] | None = None,
     pictures: bool = False,
-) -> Iterator[PairRow]:
-    """Yield the errors of each pair in order; known results come at once.
+) -> Iterator[tuple[int, PairRow]]:
+    """Yield the errors of each pair, with the place of its models in `asked`; known ones at once.
+
+    Pairs of one reference are measured together, so that it is read once for all models. Those of
+    the first come in order.
 
     Args:
-        cached: Known results; new ones are added.
-        workers: Threads, which take a pair each, or share the work on a large one.
+        asked: Of each two models what is wanted.
+        workers: Threads, which take a reference each, or share the work on a large one.
         check: As of `run_survey`.
         progress: Called now and then with the number of pairs of weights done.
-        numbers: Places of pairs, if not all of them.
         pictures: Whether to keep the picture of each tensor, too: two to three times the work.
     """
-    wanted = range(len(pairs)) if numbers is None else numbers
-    sizes = {number: pairs[number].parameters for number in wanted}
 
-    def measure(number: int, workers: int, check: Check, progress: Progress) -> PairErrors:
-        pair, importance = pairs[number], cached.importance(number)
-        if not pictures:
-            return measure_pair(
-                pair, workers, check, progress, importance=importance, by_column=True
-            )
-        *_, found = picture_errors(pair, workers, check, importance, progress or (lambda _: None))
-        assert found.errors is not None
-        return replace(found.errors, picture=found.tobytes())
+    def measure(
+        keys: Sequence[_Key], workers: int, check: Check, progress: Progress
+    ) -> list[PairErrors]:
+        pairs = [asked[place].pairs[number] for place, number in keys]
+        weights = [asked[place].cached.importance(number) for place, number in keys]
+        return measure_pairs(pairs, weights, workers, check, progress, pictures=pictures)
 
-    for number, errors, error in _measure_missing(
-        measure, cached, sizes, workers=workers, check=check, progress=progress
+    groups = _of_one_reference(asked, max(2, _MOST_READERS // workers))
+    sizes = [asked[place].pairs[number].parameters for (place, number), *_ in groups]
+    known = [one.cached for one in asked]
+    for (place, number), errors, error in _measure_missing(
+        measure, known, groups, sizes, workers=workers, check=check, progress=progress
     ):
-        yield PairRow(number, pairs[number], errors, error)
+        yield place, PairRow(number, asked[place].pairs[number], errors, error)
+
+
+def _of_one_reference(asked: Sequence[PairsToMeasure], most: int) -> list[list[_Key]]:
+    """Return the wanted pairs, those of one reference together, at most so many of them."""
+    groups: dict[Hashable, list[_Key]] = {}
+    for place, one in enumerate(asked):
+        seen: Counter[Hashable] = Counter()
+        for number in one.numbers:
+            key = one.pairs[number].reference_key
+            groups.setdefault((key, seen[key], place // most), []).append((place, number))
+            seen[key] += 1
+    return list(groups.values())
+
+
+_Key: TypeAlias = tuple[int, int]
+"""Place of what known results are of, and number of the result there."""
 
 
 def _measure_missing(  # noqa: PLR0913 - the arguments of a survey
-    measure: Callable[[int, int, Check, Progress], Result],
-    cached: CachedResults[Result],
-    sizes: Mapping[int, int],
+    measure: Callable[[Sequence[_Key], int, Check, Progress], Sequence[Result]],
+    cached: Sequence[CachedResults[Result]],
+    groups: Sequence[Sequence[_Key]],
+    sizes: Sequence[int],
     *,
     workers: int,
     check: Check,
     progress: Progress,
     walks: int = 1,
-    unreadable: Collection[int] = (),
-) -> Iterator[tuple[int, Result | None, ExplorerError | None]]:
-    """Yield each number with its result, known or measured and then kept, or why there is none.
+    unreadable: Collection[_Key] = (),
+) -> Iterator[tuple[_Key, Result | None, ExplorerError | None]]:
+    """Yield each key with its result, known or measured and then kept, or why there is none.
 
     Args:
-        sizes: Number of weights, by number of the tensor or pair.
+        cached: Known results, by place.
+        groups: What is measured together. Where one of a group cannot be, each is by itself.
+        sizes: Number of weights of each in a group.
         unreadable: Those that `measure` refuses before it reads.
     """
-    numbers = list(sizes)
-    quick = {place for place, one in enumerate(numbers) if one in unreadable or one in cached.rows}
+
+    def is_known(key: _Key) -> bool:
+        return key[1] in cached[key[0]].rows
+
+    def measured(
+        keys: Sequence[_Key], workers: int, check: Check, progress: Progress
+    ) -> list[tuple[_Key, Result | None, ExplorerError | None]]:
+        try:
+            results = measure(keys, workers, check, progress)
+        except ExplorerError as error:
+            if len(keys) > 1:
+                return [one for key in keys for one in measured([key], workers, check, None)]
+            # its frames hold what was read, and thousands of rows may wait or be kept
+            return [(keys[0], None, error.with_traceback(None))]
+        return [(key, result, None) for key, result in zip(keys, results, strict=True)]
 
     def work(
         place: int, workers: int, check: Check, progress: Progress
-    ) -> tuple[int, Result | None, ExplorerError | None]:
-        number = numbers[place]
-        known = cached.rows.get(number)
-        if known is not None:
-            return number, known, None
-        try:
-            return number, measure(number, workers, check, progress), None
-        except ExplorerError as error:
-            # its frames hold what was read, and thousands of rows may wait or be kept
-            return number, None, error.with_traceback(None)
+    ) -> list[tuple[_Key, Result | None, ExplorerError | None]]:
+        missing = []
+        found: list[tuple[_Key, Result | None, ExplorerError | None]] = []
+        for key in groups[place]:
+            known = cached[key[0]].rows.get(key[1])
+            if known is None:
+                missing.append(key)
+            else:
+                found.append((key, known, None))
+        return found + (measured(missing, workers, check, progress) if missing else [])
 
-    weights = list(sizes.values())
-    for number, result, error in map_tensors(
-        weights, work, workers=workers, check=check, walks=walks, progress=progress, quick=quick
+    quick = {
+        place
+        for place, group in enumerate(groups)
+        if all(key in unreadable or is_known(key) for key in group)
+    }
+    times = [walks * len(group) for group in groups]
+    for found in map_tensors(
+        sizes, work, workers=workers, check=check, walks=times, progress=progress, quick=quick
     ):
-        if result is not None and number not in cached.rows:
-            cached.add(number, result)
-        yield number, result, error
+        for key, result, error in found:
+            if result is not None and not is_known(key):
+                cached[key[0]].add(key[1], result)
+            yield key, result, error

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import click
 
 from explorer.analysis.columns import Source
-from explorer.analysis.errors.compare import Comparison, TotalErrors, rows_of_all, total_of
+from explorer.analysis.errors.compare import Comparison, TotalErrors, lists_of_all, total_of, unread
 from explorer.analysis.errors.models import error_sums
 from explorer.analysis.importance import importance_for, open_matrix
 from explorer.analysis.matching.pairing import Match, Matching, match_models
@@ -201,7 +201,7 @@ def _opened(  # noqa: PLR0913, PLR0917 - the options of the command
         Comparison(_chosen(matching, names, models), importance=matrix, models=models)
         for matching, models in zip(matchings, both, strict=True)
     ]
-    output.write_to_read([comparison.unread() for comparison in comparisons], workers)
+    output.write_to_read(*unread(chain.from_iterable(one.left() for one in comparisons)), workers)
     return reference, candidates, matchings, comparisons
 
 
@@ -222,7 +222,7 @@ def _compare_both(  # noqa: PLR0913, PLR0917 - the options of the command
         _, both, matchings, comparisons = _opened(stack, paths, *asked)
         total = sum(comparison.parameters for comparison in comparisons)
         with output.Progress(total) as line:
-            found = rows_of_all(comparisons, workers, progress=line.counter("weights"))
+            found = lists_of_all(comparisons, workers, progress=line.counter("weights"))
         sums = [error_sums(model, rows) for model, rows in zip(both, found, strict=True)]
         pair = zip("AB", both, sums, strict=True)
         headline = errors.headline(*(errors.Side.summed(*side) for side in pair))

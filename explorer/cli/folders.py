@@ -6,13 +6,16 @@ command that was stopped goes on where it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from explorer.analysis.columns import Source, StatisticsColumns, model_summaries
+from explorer.analysis.errors.compare import Comparison, unread
 from explorer.analysis.errors.models import comparison_of, measured
+from explorer.analysis.errors.pairs import WeightsPair
 from explorer.analysis.importance import open_matrix
 from explorer.analysis.survey_cache import CachedSurvey, SurveyCache
 from explorer.analysis.surveys import run_survey
@@ -28,8 +31,8 @@ from explorer.present.tables.errors import WEIGHTED
 from explorer.present.tables.survey import FolderRow, folder_table
 from explorer.stores import Entry, Place, StoreKind, read_stores
 
-Measure = Callable[[Callable[[int], None]], tuple[Mapping[str, float], ExplorerError | None]]
-"""Reads a model, reports weights done, and returns its figures and what could not be read."""
+Work = TypeVar("Work")
+_Found = tuple[Mapping[str, float], ExplorerError | None]  # figures, and what could not be read
 
 
 def models_in(folder: Path) -> list[Entry]:
@@ -65,24 +68,25 @@ def compare_folder(  # noqa: PLR0913 - the options of the command
         if matrix_path is not None:
             matrix = stack.enter_context(open_matrix(options.model_path(matrix_path)))
 
-        unread: list[tuple[int, int]] = []
+        left: list[WeightsPair] = []
 
-        def measure(model: Model) -> tuple[int, Measure]:
+        def prepare(model: Model) -> tuple[int, tuple[Model, Comparison]]:
             comparison = comparison_of(original, model, matrix)
-            unread.append(comparison.unread())
-            return comparison.parameters, lambda report: measured(
-                comparison, model, workers, progress=report
-            )
+            left.extend(comparison.left())  # a matrix of another model is this one's problem
+            return comparison.parameters, (model, comparison)
+
+        def read(
+            works: Sequence[tuple[Model, Comparison]], line: output.Progress
+        ) -> Iterable[_Found]:
+            output.write_to_read(*unread(left), workers)
+            return measured(works, workers, progress=line.counter("weights"))
 
         own = {file.path.absolute() for file in original.files}
         entries = [one for one in models_in(Path(folder)) if one.path.absolute() not in own]
         more = () if matrix is None else WEIGHTED.names
         about = {"folder": folder, "original": original_path, "imatrix": matrix_path}
-        notes = [ABOUT_ERRORS]
-        begin = lambda: output.write_to_read(unread, workers)  # noqa: E731 - of one expression
-        return _show(
-            *(stack, entries, measure, Source.ERRORS, more, about, notes, files, as_json, begin)
-        )
+        asked = Source.ERRORS, more, about, [ABOUT_ERRORS], files, as_json
+        return _show(stack, entries, prepare, read, *asked)
 
 
 def survey_folder(
@@ -90,18 +94,28 @@ def survey_folder(
 ) -> int:
     """Show the statistics of each model of a folder."""
 
-    def measure(model: Model) -> tuple[int, Measure]:
-        return 2 * model.parameters, lambda report: _statistics(model, workers, report, cache=cache)
+    def prepare(model: Model) -> tuple[int, Model]:
+        return 2 * model.parameters, model
+
+    def read(models: Sequence[Model], line: output.Progress) -> Iterator[_Found]:
+        before = 0
+        for model in models:
+
+            def report(done: int, before: int = before, model: Model = model) -> None:
+                line.counted(before + done, model.path.name)
+
+            yield _statistics(model, workers, report, cache=cache)
+            before += 2 * model.parameters
 
     with ExitStack() as stack:
         entries, about = models_in(Path(folder)), {"folder": folder}
-        source, notes = Source.STATISTICS, [ABOUT_SUMS]
-        return _show(stack, entries, measure, source, (), about, notes, files, as_json)
+        asked = Source.STATISTICS, (), about, [ABOUT_SUMS], files, as_json
+        return _show(stack, entries, prepare, read, *asked)
 
 
 def _statistics(
     model: Model, workers: int, report: Callable[[int], None], *, cache: bool
-) -> tuple[dict[str, float], ExplorerError | None]:
+) -> _Found:
     columns, damage = StatisticsColumns(len(model.tensors.columns)), None
     kept = SurveyCache() if cache else None
     with CachedSurvey(kept, model, slim=True) as cached:
@@ -116,19 +130,24 @@ def _statistics(
 def _show(  # noqa: PLR0913, PLR0917 - what the two commands differ in
     stack: ExitStack,
     entries: Sequence[Entry],
-    measure: Callable[[Model], tuple[int, Measure]],
+    prepare: Callable[[Model], tuple[int, Work]],
+    read: Callable[[Sequence[Work], output.Progress], Iterable[_Found]],
     source: Source,
     more: Sequence[str],
     about: Mapping[str, str | None],
     notes: list[str],
     files: output.TableFiles,
     as_json: bool,
-    begin: Callable[[], None] = lambda: None,
 ) -> int:
-    """Read all models with one progress, and show one table; what cannot be read has a problem."""
+    """Read all models with one progress, and show one table; what cannot be read has a problem.
+
+    Args:
+        prepare: Returns how many weights there are to read of a model, and what `read` needs.
+        read: Returns what is known then of each.
+    """
     files.check()
     rows: list[FolderRow] = []
-    works: list[tuple[int, int, Measure]] = []  # place, weights, work
+    works: dict[int, tuple[int, Work]] = {}  # by place; weights first
     for entry in entries:
         row = FolderRow(entry.name, str(entry.path))
         try:
@@ -136,26 +155,15 @@ def _show(  # noqa: PLR0913, PLR0917 - what the two commands differ in
             if kind_of(model) is not None:  # an adapter, a projector, an importance matrix
                 continue
             row = replace(row, type=describe(model).main_type, size=model)
-            works.append((len(rows), *measure(model)))
+            works[len(rows)] = prepare(model)
         except ExplorerError as error:
             row = replace(row, problem=error.what)
         rows.append(row)
-    begin()
-    done = 0
-    with output.Progress(sum(weights for _, weights, _ in works)) as line:
-        for place, weights, work in works:
-            name, before = rows[place].model, done
-
-            def report(now: int, before: int = before, name: str = name) -> None:
-                line.counted(before + now, name)
-
-            try:
-                figures, damage = work(report)
-                problem = None if damage is None else damage.what
-                rows[place] = replace(rows[place], figures=figures, problem=problem)
-            except ExplorerError as error:
-                rows[place] = replace(rows[place], problem=error.what)
-            done += weights
+    with output.Progress(sum(weights for weights, _ in works.values())) as line:
+        found = read([work for _, work in works.values()], line)
+        for place, (figures, damage) in zip(works, found, strict=True):
+            problem = None if damage is None else damage.what
+            rows[place] = replace(rows[place], figures=figures, problem=problem)
     if source is Source.ERRORS:
         rows = _with_front(rows)
     described = folder_table(source, *more)

@@ -101,16 +101,10 @@ def write_error(message: str) -> None:
     _write_line("error", message)
 
 
-def write_to_read(unread: Sequence[tuple[int, int]], workers: int) -> None:
-    """Say on a terminal how much is read, and about how long that takes; nothing of nothing.
-
-    Args:
-        unread: Weights and bytes of each comparison.
-        workers: Threads.
-    """
+def write_to_read(weights: int, nbytes: int, workers: int) -> None:
+    """Say on a terminal how much is read, and about how long that takes; nothing of nothing."""
     from explorer.present.survey import to_read_text  # noqa: PLC0415 - `--version` needs no NumPy
 
-    weights, nbytes = (sum(one[part] for one in unread) for part in (0, 1))
     if nbytes and sys.stderr is not None and sys.stderr.isatty():
         sys.stderr.write(f"This takes {to_read_text(weights, nbytes, workers)}\n")
 

@@ -171,7 +171,7 @@ def measure_errors(
     sides = [models] if original is None else [(original, each) for each in models]
     comparisons = [compare.Comparison(match_models(*side).matches, models=side) for side in sides]
     total = sum(comparison.parameters for comparison in comparisons)
-    rows = compare.rows_of_all(comparisons, workers, progress=lambda done: progress(done, total))
+    rows = compare.lists_of_all(comparisons, workers, progress=lambda done: progress(done, total))
     sums = [errors_by_role(side, some) for side, some in zip(sides, rows, strict=True)]
     problems = {
         row.pair.candidate_name: row.error.what for some in rows for row in some if row.error

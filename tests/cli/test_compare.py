@@ -245,7 +245,7 @@ def test_what_was_compared_once_is_not_read_again(
     def fail(*_: object, **__: object) -> None:
         raise AssertionError("weights are read")
 
-    monkeypatch.setattr(surveys, "measure_pair", fail)
+    monkeypatch.setattr(surveys, "measure_pairs", fail)
     for command, text in zip(asked, texts, strict=True):
         assert main(command) == 0
         assert capsys.readouterr().out == text

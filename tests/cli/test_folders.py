@@ -48,7 +48,7 @@ def test_all_models_of_a_folder_against_their_original(
     with table.open() as lines:
         rows = {row["model"]: row for row in csv.DictReader(lines)}
     assert float(rows["four.gguf"]["rmse"]) == models["four.gguf"]["rmse"]
-    monkeypatch.setattr(surveys, "measure_pair", None)  # nothing is read again
+    monkeypatch.setattr(surveys, "measure_pairs", None)  # nothing is read again
     assert main(asked) == 0
     assert capsys.readouterr().out == text
     assert main(asked[:-1]) == 0
@@ -59,24 +59,24 @@ def test_a_stopped_comparison_goes_on_where_it_was(
     folder: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = ["compare", str(folder), "--original", str(folder / "original.gguf"), "--json"]
-    measure, read = surveys.measure_pair, []
+    measure, read = surveys.measure_pairs, []
 
-    def stops(pair: object, *rest: object, **more: object) -> object:
-        if len(read) == 4:
+    def stops(pairs: list[object], *rest: object, **more: object) -> object:
+        if len(read) == 2 * len(TYPES):
             raise KeyboardInterrupt
-        read.append(pair)
-        return measure(pair, *rest, **more)  # type: ignore[arg-type]
+        read.extend(pairs)
+        return measure(pairs, *rest, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(surveys, "measure_pair", stops)
+    monkeypatch.setattr(surveys, "measure_pairs", stops)
     assert main([*asked, "--workers", "1"]) != 0
     capsys.readouterr()
     read.clear()
     monkeypatch.setattr(
-        surveys, "measure_pair", lambda *a, **b: (read.append(a), measure(*a, **b))[1]
+        surveys, "measure_pairs", lambda *a, **b: (read.extend(a[0]), measure(*a, **b))[1]
     )
     assert main(asked) == 0
     assert len(json.loads(capsys.readouterr().out)["models"]) == 3
-    assert len(read) == 3 * len(ARRAYS) - 4
+    assert len(read) == len(TYPES) * (len(ARRAYS) - 2)
 
 
 def test_a_model_that_cannot_be_read_hides_no_other(folder: Path, capsys: Capture) -> None:

@@ -152,7 +152,7 @@ def test_the_second_report_reads_no_weights(
     with open_model(quantized) as model, open_model(reference) as other:
         first = gather(model, other)
     with open_model(quantized) as model, open_model(reference) as other:
-        for name in ("tensor_statistics", "measure_pair"):
+        for name in ("tensor_statistics", "measure_pairs"):
             monkeypatch.delattr(f"explorer.analysis.surveys.{name}")
         second = gather(model, other)
     assert [one.errors for one in first.tensors] == [one.errors for one in second.tensors]

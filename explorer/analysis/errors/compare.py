@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from functools import partial
 from math import nan
 
 from explorer.analysis.blocks import BlockStatistics, level_error, saturated_codes
 from explorer.analysis.errors.metrics import ErrorMetrics, RunningErrors, WeightedErrors
-from explorer.analysis.errors.pairs import MatchedPair, measure_pair
+from explorer.analysis.errors.pairs import MatchedPair, WeightsPair, measure_pair
 from explorer.analysis.importance import weighing
 from explorer.analysis.matching.pairing import Match
 from explorer.analysis.matching.views import Weights, view_of
 from explorer.analysis.moments import Moments
 from explorer.analysis.survey_cache import CachedErrors, SurveyCache
-from explorer.analysis.surveys import PairRow, run_errors
+from explorer.analysis.surveys import PairRow, PairsToMeasure, run_errors
 from explorer.formats.model import Model
 from explorer.formats.tensors import Shape, Tensor
 from explorer.parallel import Check, never
@@ -137,18 +137,8 @@ class Comparison:
         check: Check = never,
         progress: Callable[[int], object] | None = None,
     ) -> Iterator[PairRow]:
-        """Yield a row for each pair in order; an iterator may be read once.
-
-        Args:
-            workers: Threads, which take a pair each, or share the work on a large one.
-            check: Called before every chunk; what it raises is passed on.
-            progress: Called now and then with the number of weights done.
-
-        Raises:
-            ExplorerError: The importance matrix is damaged, or of another model.
-        """
-        with self.known() as cached:
-            yield from run_errors(self.pairs, cached, workers, check, progress)
+        """Yield a row for each pair in order; an iterator may be read once; see `rows_of_all`."""
+        return (row for _, row in rows_of_all([self], workers, check, progress))
 
     def known(self) -> CachedErrors:
         """Return the errors that earlier comparisons kept; a context manager."""
@@ -161,28 +151,57 @@ class Comparison:
         reference, candidate = self.models
         return SurveyCache().open_errors(candidate, reference, self.pairs, weigh)
 
-    def unread(self) -> tuple[int, int]:
-        """Return how many weights `rows` compares anew, and the stored bytes that it reads."""
+    def left(self) -> list[MatchedPair]:
+        """Return the pairs that `rows` compares anew."""
         with self.known() as cached:
-            left = [pair for at, pair in enumerate(self.pairs) if at not in cached.rows]
-        sides = (view for pair in left for view in (pair.reference, pair.candidate))
-        nbytes = sum(tensor.nbytes for view in sides for tensor in view.tensors)
-        return sum(pair.parameters for pair in left), nbytes
+            return [pair for at, pair in enumerate(self.pairs) if at not in cached.rows]
+
+
+def unread(left: Iterable[WeightsPair]) -> tuple[int, int]:
+    """Return how many weights of pairs are compared, and the stored bytes of both sides, once."""
+    pairs = list(left)
+    sides = [side for pair in pairs for side in (pair.reference, pair.candidate)]
+    stored = {id(tensor): tensor.nbytes for side in sides for tensor in side.tensors}
+    return sum(pair.parameters for pair in pairs), sum(stored.values())
 
 
 def rows_of_all(
     comparisons: Sequence[Comparison],
     workers: int = 1,
     check: Check = never,
-    progress: Callable[[int], object] = lambda _done: None,
+    progress: Callable[[int], object] | None = None,
+) -> Iterator[tuple[int, PairRow]]:
+    """Yield the rows of several comparisons, each with its place; an iterator may be read once.
+
+    A reference that they share is read once for all.
+
+    Args:
+        workers: Threads, which take a tensor of the reference each, or share a large one.
+        check: Called before every chunk; what it raises is passed on.
+        progress: Called now and then with the number of weights done, of all.
+
+    Raises:
+        ExplorerError: The importance matrix is damaged, or of another model.
+    """
+    with ExitStack() as stack:
+        asked = []
+        for one in comparisons:
+            cached = stack.enter_context(one.known())
+            asked.append(PairsToMeasure(one.pairs, cached, range(len(one.pairs))))
+        yield from run_errors(asked, workers, check, progress)
+
+
+def lists_of_all(
+    comparisons: Sequence[Comparison],
+    workers: int = 1,
+    check: Check = never,
+    progress: Callable[[int], object] | None = None,
 ) -> list[list[PairRow]]:
-    """Return the rows of several comparisons; `progress` gets the weights done of all."""
-    found: list[list[PairRow]] = []
-    for number, one in enumerate(comparisons):
-        before = sum(each.parameters for each in comparisons[:number])
-        report = partial(lambda before, done: progress(before + done), before)
-        found.append(list(one.rows(workers, check, report)))
-    return found
+    """Return the rows of each of several comparisons, as `rows_of_all` yields them."""
+    found: list[list[PairRow]] = [[] for _ in comparisons]
+    for place, row in rows_of_all(comparisons, workers, check, progress):
+        found[place].append(row)
+    return [sorted(rows, key=lambda row: row.number) for rows in found]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import chain
+from math import nan
 from pathlib import Path
 
 from explorer.analysis.columns import ErrorColumns, Summaries, model_summaries, parameter_shares
-from explorer.analysis.errors.compare import Comparison
+from explorer.analysis.errors.compare import Comparison, lists_of_all, unread
+from explorer.analysis.errors.pairs import MatchedPair
 from explorer.analysis.matching.pairing import match_models
 from explorer.analysis.surveys import PairRow
 from explorer.errors import ExplorerError
@@ -51,16 +54,18 @@ def comparison_of(original: Model, model: Model, matrix: Model | None = None) ->
 
 
 def measured(
-    comparison: Comparison,
-    model: Model,
+    works: Sequence[tuple[Model, Comparison]],
     workers: int,
     check: Check = never,
     progress: Callable[[int], object] | None = None,
-) -> tuple[Mapping[str, float], ExplorerError | None]:
-    """Return the figures of all matrices of a model, and what could not be read, or None."""
-    rows = list(comparison.rows(workers, check, progress))
-    problem = next((row.error for row in rows if row.error is not None), None)
-    return error_sums(model, rows).matrices.figures, problem
+) -> list[tuple[Mapping[str, float], ExplorerError | None]]:
+    """Return of each model the figures of all matrices, and what could not be read, or None."""
+    found = []
+    rows_of = lists_of_all([one for _, one in works], workers, check, progress)
+    for (model, _), rows in zip(works, rows_of, strict=True):
+        problem = next((row.error for row in rows if row.error is not None), None)
+        found.append((error_sums(model, rows).matrices.figures, problem))
+    return found
 
 
 class ModelErrors:
@@ -68,7 +73,7 @@ class ModelErrors:
 
     Attributes:
         comparisons: Those that can be compared, by the places of their paths.
-        unread: Weights and stored bytes that are to be read, the same.
+        left: The pairs that are to be read, the same.
     """
 
     def __init__(self, original: Path, paths: Mapping[int, Path], check: Check) -> None:
@@ -78,7 +83,7 @@ class ModelErrors:
             ExplorerError: The original cannot be read.
         """
         self.comparisons: dict[int, tuple[Model, Comparison]] = {}
-        self.unread: dict[int, tuple[int, int]] = {}
+        self.left: dict[int, list[MatchedPair]] = {}
         with ExitStack() as opened:
             first = opened.enter_context(open_model(original))
             for place, path in paths.items():
@@ -89,7 +94,7 @@ class ModelErrors:
                 except ExplorerError:
                     continue  # its row says why, or that nothing is known
                 self.comparisons[place] = model, comparison
-                self.unread[place] = comparison.unread()
+                self.left[place] = comparison.left()
             self._opened = opened.pop_all()
 
     def __enter__(self) -> ModelErrors:
@@ -99,29 +104,29 @@ class ModelErrors:
         self._opened.close()
 
     @property
+    def unread(self) -> tuple[int, int]:
+        """Weights and stored bytes that are to be read."""
+        return unread(chain.from_iterable(self.left.values()))
+
+    @property
     def known(self) -> list[int]:
         """The places of those whose errors are all kept."""
-        return [place for place, (weights, _) in self.unread.items() if not weights]
+        return [place for place, pairs in self.left.items() if not pairs]
 
     def measure(
         self,
-        places: Iterable[int],
+        places: Collection[int],
         workers: int,
         check: Check,
         progress: Callable[[int], object] | None = None,
-    ) -> Iterator[tuple[int, float]]:
-        """Yield the relative RMSE of all matrices of each; NaN where a tensor cannot be read.
+    ) -> dict[int, float]:
+        """Return the relative RMSE of all matrices of each; NaN where a tensor cannot be read.
 
         `progress` is called with the weights done, of all.
         """
-        before = 0
-        for place in places:
-            model, comparison = self.comparisons[place]
-
-            def report(now: int, before: int = before) -> None:
-                if progress is not None:
-                    progress(before + now)
-
-            figures, problem = measured(comparison, model, workers, check, report)
-            before += comparison.parameters
-            yield place, figures["relative_rmse"] if problem is None else float("nan")
+        works = [self.comparisons[place] for place in places]
+        found = zip(places, measured(works, workers, check, progress), strict=True)
+        return {
+            place: figures["relative_rmse"] if problem is None else nan
+            for place, (figures, problem) in found
+        }

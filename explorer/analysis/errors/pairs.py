@@ -7,7 +7,7 @@ of rounding it to another type.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
@@ -63,8 +63,14 @@ class PairReader(Protocol):
 
     codes: CodeCounts | None
 
-    def read(self, run: Run, check: Check) -> tuple[Values, Values]:
-        """Return both, float32 [n], overwritten by the next call; raises as `check` does."""
+    def read(
+        self, run: Run, check: Check, reference: Values | None = None
+    ) -> tuple[Values, Values]:
+        """Return both, float32 [n], overwritten by the next call; raises as `check` does.
+
+        Args:
+            reference: What another reader of the same reference returned for this run.
+        """
 
 
 class _ViewReader:
@@ -76,24 +82,30 @@ class _ViewReader:
     def __init__(
         self, reference: TensorView, candidate: TensorView, *, count_codes: bool = False
     ) -> None:
-        size = min(RUN_WEIGHTS, reference.parameters)
+        self._size = min(RUN_WEIGHTS, reference.parameters)
         self.codes: CodeCounts | None = None
         seen = None
         if count_codes and _is_stored_so(candidate):
             unpacker = BlockUnpacker(candidate.parts[0].tensor)
             codes = self.codes = CodeCounts(unpacker.levels)
             seen = lambda stored: codes.add(unpacker.codes(stored))  # noqa: E731 - of one expression
-        self._sides = [
-            (ViewReader(view, each), np.empty(size, np.float32))
-            for view, each in ((reference, None), (candidate, seen))
-        ]
+        self._readers = ViewReader(reference), ViewReader(candidate, seen)
+        self._buffers: dict[ViewReader, Values] = {}
 
-    def read(self, run: Run, check: Check) -> tuple[Values, Values]:
+    def read(
+        self, run: Run, check: Check, reference: Values | None = None
+    ) -> tuple[Values, Values]:
+        one, two = self._readers
+        reference = self._run_of(one, run, check) if reference is None else reference
+        return reference, self._run_of(two, run, check)
+
+    def _run_of(self, reader: ViewReader, run: Run, check: Check) -> Values:
+        if reader not in self._buffers:
+            self._buffers[reader] = np.empty(self._size, np.float32)
         start, count = run
-        for reader, buffer in self._sides:
-            reader.read_into(start, buffer[:count], check)
-        reference, candidate = (buffer[:count] for _, buffer in self._sides)
-        return reference, candidate
+        values = self._buffers[reader][:count]
+        reader.read_into(start, values, check)
+        return values
 
 
 def _is_stored_so(view: TensorView) -> bool:
@@ -122,7 +134,10 @@ class _RoundedReader:
         nothing = np.empty(0, np.float32)
         self._cached: tuple[range, Values, Values] = range(0), nothing, nothing
 
-    def read(self, run: Run, check: Check) -> tuple[Values, Values]:
+    def read(
+        self, run: Run, check: Check, reference: Values | None = None
+    ) -> tuple[Values, Values]:
+        assert reference is None  # it is rounded in runs of its own
         if self._rounder is None:
             self._rounder = self._pair.new_rounder(check)
             if self._count_codes and self._rounder.levels is not None:
@@ -189,6 +204,11 @@ class WeightsPair:
         names = [self.reference_name, self.candidate_name, self.reference_type, self.candidate_type]
         return [*names, list(self.shape), list(self.notes)]
 
+    @property
+    def reference_key(self) -> Hashable:
+        """What is the same of pairs whose reference is read once for all of them."""
+        return id(self)
+
     def reader(self, *, count_codes: bool = False) -> PairReader:
         """Return a reader of both; each thread takes its own."""
         raise NotImplementedError
@@ -206,6 +226,15 @@ class MatchedPair(WeightsPair):
 
     def __init__(self, match: Match) -> None:
         super().__init__(match.reference, match.candidate)
+
+    @property
+    def reference_key(self) -> Hashable:
+        """The same weights in the same order."""
+        parts = (
+            (id(part.tensor), part.shape, part.strides, part.start, part.plus)
+            for part in self.reference.parts
+        )
+        return self.shape, *parts
 
     def reader(self, *, count_codes: bool = False) -> PairReader:
         """Return a reader of both views."""
@@ -296,24 +325,25 @@ def _runs_within(total: int, part: int, length: int) -> Iterator[Run]:
             yield place, min(length, start + part - place)
 
 
-def walk_pairs(  # noqa: PLR0913 - all but the pair have a default
-    pair: WeightsPair,
+def walk_pairs(  # noqa: PLR0913 - all but the pairs have a default
+    pairs: Sequence[WeightsPair],
     workers: int = 1,
     check: Check = never,
     *,
-    counts: AllCounts | None = None,
+    counts: Sequence[AllCounts] = (),
     count_codes: bool = False,
     by_column: bool = False,
-) -> Generator[RunningErrors, None, None]:
+) -> Generator[list[RunningErrors], None, None]:
     """Yield the errors of the weights so far, now and then, and those of all weights in the end.
 
-    It is one object that grows. The errors of all are the same to the bit for any number of
-    threads, and they alone have counts of |e| and of codes.
+    Those of each pair are one object that grows. The errors of all are the same to the bit for any
+    number of threads, and they alone have counts of |e| and of codes.
 
     Args:
-        workers: Threads. Each holds some MiB.
+        pairs: One pair, or several of one reference (`reference_key`), which is read once for all.
+        workers: Threads. Each holds some MiB for each pair.
         check: Called before every run, in the thread that reads it; raises to stop.
-        counts: Where to count pairs for pictures.
+        counts: Where to count pairs for pictures, for each pair.
         count_codes: Whether to count the codes of what is rounded.
         by_column: Whether to sum up squares by column, for weighted errors.
 
@@ -322,41 +352,50 @@ def walk_pairs(  # noqa: PLR0913 - all but the pair have a default
         SourceError: A file changed since it was opened.
     """
 
-    def none_yet() -> RunningErrors:
-        return RunningErrors(ColumnErrors(pair.shape) if by_column else None)
+    def none_yet() -> list[RunningErrors]:
+        return [RunningErrors(ColumnErrors(pair.shape) if by_column else None) for pair in pairs]
 
-    made: list[tuple[PairReader, Work]] = []
+    made: list[list[tuple[PairReader, Work]]] = []
 
-    def tools() -> tuple[PairReader, Work, PairCounts | None]:
-        made.append((pair.reader(count_codes=count_codes), new_work()))
-        return *made[-1], None if counts is None else counts.of_thread()
+    def tools() -> tuple[list[tuple[PairReader, Work]], list[PairCounts]]:
+        made.append([(pair.reader(count_codes=count_codes), new_work()) for pair in pairs])
+        return made[-1], [one.of_thread() for one in counts]
 
     threads = PerThread(tools)
 
-    def work(span: Sequence[Run], check: Check) -> RunningErrors:
-        errors, (reader, room, own_counts) = none_yet(), threads.own
+    def work(span: Sequence[Run], check: Check) -> list[RunningErrors]:
+        found, (readers, own_counts) = none_yet(), threads.own
         for run in span:
             check()
-            both = reader.read(run, check)
-            errors.add(*both, room)
-            if errors.columns is not None:
-                errors.columns.add(*both, run[0])
-            if own_counts is not None:
-                own_counts.add(*both)
-        return errors
+            reference = None
+            for place, (errors, (reader, room)) in enumerate(zip(found, readers, strict=True)):
+                reference, candidate = reader.read(run, check, reference)
+                errors.add(reference, candidate, room)
+                if errors.columns is not None:
+                    errors.columns.add(reference, candidate, run[0])
+                if own_counts:
+                    own_counts[place].add(reference, candidate)
+        return found
 
-    total = none_yet()
-    with map_in_order(pair.spans(), work, workers=workers, check=check) as results:
-        for _span, errors in results:
-            total.combine(errors)
-            yield total
+    totals = none_yet()
+    with map_in_order(pairs[0].spans(), work, workers=workers, check=check) as results:
+        for _span, found in results:
+            for total, errors in zip(totals, found, strict=True):
+                total.combine(errors)
+            yield totals
+    for total, *own in zip(totals, *made, strict=True):
+        _take_counts(total, own)
+    yield totals
+
+
+def _take_counts(total: RunningErrors, made: Sequence[tuple[PairReader, Work]]) -> None:
+    """Add up the counts of |e| and of codes of all threads."""
     total.keys = sum((room.keys for _, room in made), np.zeros(KEYS, np.int64))
     for codes in (reader.codes for reader, _ in made if reader.codes is not None):
         if total.codes is None:
             total.codes = codes
         else:
             total.codes.combine(codes)
-    yield total
 
 
 @dataclass(frozen=True)
@@ -399,23 +438,42 @@ def measure_pair(  # noqa: PLR0913 - all but the pair have a default
     importance: Values | None = None,
     by_column: bool = False,
 ) -> PairErrors:
-    """Return the errors of all weights, which are read once; arguments and errors of `walk_pairs`.
+    """Return the errors of all weights, which are read once; arguments and errors of `walk_whole`.
 
     Args:
-        progress: Called in the caller's thread with the number of weights done.
         importance: What errors are weighted by, too: float32 [1 or matrices, columns].
+        by_column: Whether to sum up squares by column, if that takes little room.
+    """
+    by_column = importance is not None or (by_column and has_few_columns(pair))
+    (errors,) = walk_whole([pair], workers, check, progress, by_column=by_column)
+    return errors_of(pair, errors, importance, workers, check)
+
+
+def walk_whole(  # noqa: PLR0913 - all but the pairs have a default
+    pairs: Sequence[WeightsPair],
+    workers: int = 1,
+    check: Check = never,
+    progress: Callable[[int], object] | None = None,
+    *,
+    counts: Sequence[AllCounts] = (),
+    by_column: bool = False,
+) -> list[RunningErrors]:
+    """Return what `walk_pairs` yields in the end, codes counted; its arguments and errors.
+
+    Args:
+        progress: Called in the caller's thread with the number of weights done, of all pairs.
 
     Raises:
-        ExplorerError: The two cannot be compared.
+        ExplorerError: Two cannot be compared.
     """
-    pair.check()
-    by_column = importance is not None or (by_column and has_few_columns(pair))
-    pairs = walk_pairs(pair, workers, check, count_codes=True, by_column=by_column)
-    with closing(pairs) as walk:
+    for pair in pairs:
+        pair.check()
+    walk = walk_pairs(pairs, workers, check, counts=counts, count_codes=True, by_column=by_column)
+    with closing(walk):
         for errors in walk:
-            if progress is not None and errors.keys is None:
-                progress(errors.count)
-    return errors_of(pair, errors, importance, workers, check)
+            if progress is not None and errors[0].keys is None:
+                progress(sum(one.count for one in errors))
+    return errors
 
 
 def has_few_columns(pair: WeightsPair) -> bool:

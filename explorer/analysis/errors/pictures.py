@@ -10,7 +10,7 @@ import json
 import math
 import time
 import zlib
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -33,6 +33,7 @@ from explorer.analysis.errors.pairs import (
     errors_of,
     has_few_columns,
     walk_pairs,
+    walk_whole,
 )
 from explorer.analysis.histogram import Histogram
 from explorer.formats.weights import Values
@@ -286,11 +287,7 @@ class ErrorPicture:
 
 
 def picture_errors(
-    pair: WeightsPair,
-    workers: int = 1,
-    check: Check = never,
-    importance: Values | None = None,
-    progress: Callable[[int], object] | None = None,
+    pair: WeightsPair, workers: int = 1, check: Check = never, importance: Values | None = None
 ) -> Generator[ErrorPicture, None, None]:
     """Yield the errors of the weights read so far, every 50 ms at most, and all of them in the end.
 
@@ -301,7 +298,6 @@ def picture_errors(
             number.
         check: Called before every chunk, in the thread that reads it; raises to stop.
         importance: What errors are weighted by, too: float32 [1 or matrices, columns].
-        progress: Called with the number of weights done, in place of all yields but the last.
 
     Raises:
         ExplorerError: The two cannot be compared.
@@ -312,20 +308,53 @@ def picture_errors(
     counts = AllCounts()
     due = time.monotonic() + _SNAPSHOT_SECONDS
     by_column = importance is not None or has_few_columns(pair)
-    pairs = walk_pairs(pair, workers, check, counts=counts, count_codes=True, by_column=by_column)
-    with closing(pairs) as walk:
-        for errors in walk:
+    walk = walk_pairs(
+        [pair], workers, check, counts=[counts], count_codes=True, by_column=by_column
+    )
+    with closing(walk):
+        for (errors,) in walk:
             start = time.monotonic()
-            if progress is not None:
-                progress(errors.count)
-            elif errors.keys is None and start >= due:
+            if errors.keys is None and start >= due:
                 picture = _picture(errors, counts, pair.parameters)
                 spent = time.monotonic() - start  # some milliseconds
                 due = start + max(_SNAPSHOT_SECONDS, spent / _SNAPSHOT_SHARE)
                 yield picture
+    yield _whole(pair, errors, counts, errors_of(pair, errors, importance, workers, check))
+
+
+def measure_pairs(  # noqa: PLR0913 - all but the first two have a default
+    pairs: Sequence[WeightsPair],
+    importance: Sequence[Values | None],
+    workers: int = 1,
+    check: Check = never,
+    progress: Callable[[int], object] | None = None,
+    *,
+    pictures: bool = False,
+) -> list[PairErrors]:
+    """Return the errors of pairs of one reference, read once; arguments and errors of `walk_whole`.
+
+    Args:
+        importance: As of `picture_errors`, for each pair.
+        pictures: Whether their pictures come with them: two to three times the work.
+    """
+    counts = [AllCounts() for _ in pairs if pictures]
+    by_column = has_few_columns(pairs[0]) or any(one is not None for one in importance)
+    walked = walk_whole(pairs, workers, check, progress, counts=counts, by_column=by_column)
+    found = [
+        errors_of(pair, errors, own, workers, check)
+        for pair, errors, own in zip(pairs, walked, importance, strict=True)
+    ]
+    for place, own_counts in enumerate(counts):
+        picture = _whole(pairs[place], walked[place], own_counts, found[place])
+        found[place] = replace(found[place], picture=picture.tobytes())
+    return found
+
+
+def _whole(
+    pair: WeightsPair, errors: RunningErrors, counts: AllCounts, kept: PairErrors
+) -> ErrorPicture:
     assert errors.keys is not None
-    kept = errors_of(pair, errors, importance, workers, check)
-    yield replace(
+    return replace(
         _picture(errors, counts, pair.parameters),
         saturated_codes=kept.saturated,
         errors=kept,

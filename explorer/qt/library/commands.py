@@ -171,7 +171,7 @@ class VersionsDialog(QDialog):
         self._progress = 0, 0  # headers read or weights compared, of those that are wanted
         self._measuring = False
         self._wanted: list[int] | None = None  # rows to read once the machine is known
-        self._unmeasured: dict[int, tuple[int, int]] = {}  # weights and bytes of rows without error
+        self._unmeasured: tuple[int, int] | None = None  # weights and bytes of rows without error
         self._make_table(machine.app)
         self._make_lines(plain_text(_short_name(error)))
         machine.changed.connect(self._read_wanted)
@@ -311,25 +311,20 @@ class VersionsDialog(QDialog):
         paths = {at: one.path for at, one in choices if at != first and one.error is None}
         original = self.choices[first].path
 
-        def work(job: Job) -> tuple[dict[int, float], dict[int, tuple[int, int]]]:
-            found: dict[int, float] = {}
+        def work(job: Job) -> tuple[dict[int, float], tuple[int, int]]:
             with ModelErrors(original, paths, job.check) as models:
-                known = models.known
-                for at, error in models.measure(known, 1, job.check):
-                    found[at] = error
+                found = models.measure(models.known, 1, job.check)
                 job.publish(found.copy)
-                left = {at: size for at, size in models.unread.items() if at not in found}
                 if only_known:
-                    return found, left
-                weights = sum(size[0] for size in left.values())
+                    return found, models.unread
+                left = models.comparisons.keys() - found
+                weights = sum(models.comparisons[at][1].parameters for at in left)
                 report = lambda done: job.report(done, weights)  # noqa: E731 - of one expression
-                for at, error in models.measure(left, worker_count(), job.check, report):
-                    found[at] = error
-                    job.publish(found.copy)
-            return found, {}
+                return found | models.measure(left, worker_count(), job.check, report), (0, 0)
 
-        def finish(result: tuple[dict[int, float], dict[int, tuple[int, int]]]) -> None:
-            found, self._unmeasured = result
+        def finish(result: tuple[dict[int, float], tuple[int, int]]) -> None:
+            found, left = result
+            self._unmeasured = left if any(left) else None
             self._take_errors(found)
 
         self._measuring, self._progress = not only_known, (0, 1)
@@ -342,7 +337,6 @@ class VersionsDialog(QDialog):
     def _take_errors(self, found: Mapping[int, float]) -> None:
         for place, error in found.items():
             self.choices[place].error = error
-            self._unmeasured.pop(place, None)
         self._model.renew(choice_table(self.choices), self.choices)
         self._show_state()
 
@@ -406,8 +400,7 @@ class VersionsDialog(QDialog):
         self._read_button.setText("&Stop" if busy else words)
         self._read_button.setVisible(busy or unread > 0 or bool(self._unmeasured))
         if self._unmeasured and not unread:
-            weights, nbytes = (sum(part) for part in zip(*self._unmeasured.values(), strict=True))
-            takes = to_read_text(weights, nbytes, worker_count())
+            takes = to_read_text(*self._unmeasured, worker_count())
             self._read_button.setToolTip(f"Against the original in this list. It takes {takes}")
 
     # The table

@@ -9,10 +9,11 @@ from __future__ import annotations
 import gc
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cached_property, partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -89,7 +90,9 @@ class ComparisonContent:
         problems: Why a pair cannot be compared, by its place.
         comparable: Whether a tensor is part of a pair, bool [n].
         errors: The errors by tensor.
-        nbytes: Stored bytes of both sides of each pair, float64 [pairs].
+        nbytes: Stored bytes of the model's and of the reference's side of each pair, int64
+            [pairs, 2].
+        keys: Pairs of both models with one key have the same reference, int64 [pairs].
         matrix: What errors are weighted by, too; None if all weights count alike.
         plain: Pairs whose weighted errors alone are not known.
         misfits: Why the matrix does not fit a tensor, by its name.
@@ -103,7 +106,8 @@ class ComparisonContent:
     problems: dict[int, str]
     comparable: NDArray[np.bool_]
     errors: ErrorColumns
-    nbytes: NDArray[np.float64]
+    nbytes: NDArray[np.int64]
+    keys: NDArray[np.int64]
     matrix: ImportanceMatrix | None = None
     plain: set[int] = field(default_factory=set)
     misfits: dict[str, str] = field(default_factory=dict)
@@ -201,23 +205,23 @@ def read_comparison(
         found = _matched(document, reference, job.check)
     pairs: list[WeightsPair] = []
     shares: list[Mapping[int, float]] = []
-    sizes: list[int] = []
+    sizes: list[list[int]] = []
     problems: dict[int, str] = {}
     errors = ErrorColumns(len(document.arrays))
     comparable = np.zeros(len(document.arrays), np.bool_)
     for number, (pair, rows, own, others) in enumerate(found):
         pairs.append(pair)
         shares.append(parameter_shares(rows, own))
-        sizes.append(sum(tensor.nbytes for tensor in (*own, *others)))
+        sizes.append([sum(tensor.nbytes for tensor in side) for side in (own, others)])
         comparable[list(rows)] = True
         problem = _problem((*own, *others))
         if problem is not None:
             problems[number] = problem
             errors.problems |= dict.fromkeys(rows, problem)
-    measured, nbytes = np.zeros(len(pairs), np.bool_), np.array(sizes, np.float64)
-    content = ComparisonContent(
-        document, against, pairs, shares, measured, problems, comparable, errors, nbytes, matrix
-    )
+    measured, nbytes = np.zeros(len(pairs), np.bool_), np.array(sizes, np.int64).reshape(-1, 2)
+    keys = np.array([hash(pair.reference_key) for pair in pairs], np.int64)
+    known = pairs, shares, measured, problems, comparable, errors
+    content = ComparisonContent(document, against, *known, nbytes, keys, matrix)
     with cached_errors(content) as cached:
         for number, figures in cached.rows.items():
             content.put(surveys.PairRow(number, pairs[number], figures))
@@ -340,9 +344,7 @@ class SurveyWork:
         self.control.obey(job.check)
         if self.content is not None:
             self._survey(job, self.content)
-        start = 0.0
-        for comparison in self.comparisons:
-            start += self._compare(job, comparison, start)
+        self._compare(job)
 
     def _survey(self, job: Job, content: SurveyContent) -> None:
         model, workers = content.document.model, all_cores()
@@ -359,20 +361,21 @@ class SurveyWork:
                 partial(content.put, number, one) for number, one in zip(rows, found, strict=True)
             )
 
-    def _compare(self, job: Job, comparison: ComparisonContent, start: float) -> float:
-        """Measure pairs; return how many weights they have."""
-        numbers = np.flatnonzero(comparison.missing).tolist()
-        pairs, workers, check = comparison.pairs, all_cores(), self.control.check
-
-        def report(done: int) -> None:
-            self._report(job, start + done)
-
-        with cached_errors(comparison) as cached:
+    def _compare(self, job: Job) -> None:
+        """Measure pairs; what both models are compared with is read once."""
+        with ExitStack() as stack:
+            asked = [
+                surveys.PairsToMeasure(
+                    one.pairs,
+                    stack.enter_context(cached_errors(one)),
+                    np.flatnonzero(one.missing).tolist(),
+                )
+                for one in self.comparisons
+            ]
             found = surveys.run_errors(
-                pairs, cached, workers, check, report, numbers=numbers, pictures=True
+                *(asked, all_cores(), self.control.check, partial(self._report, job)), pictures=True
             )
-            self._found.extend(partial(comparison.put, one) for one in found)
-        return float(comparison.parameters[numbers].sum())
+            self._found.extend(partial(self.comparisons[place].put, row) for place, row in found)
 
     def _report(self, job: Job, done: float) -> None:
         def publish() -> SurveyProgress:
@@ -486,25 +489,32 @@ class SurveySession(QObject):
     @property
     def missing(self) -> int:
         """Tensors without statistics, or pairs without errors, that a survey would read."""
-        return sum(len(weights) for weights, _ in self._unread())
+        if not self.compares:
+            return 0 if self.content is None else int(self.content.missing.sum())
+        return sum(int(one.missing.sum()) for one in self.comparisons)
 
     @property
     def missing_weights(self) -> float:
         """Weights that a survey would read; of a pair, those of one side."""
-        return sum(float(weights.sum()) for weights, _ in self._unread())
+        return self._unread()[0]
 
     @property
     def missing_bytes(self) -> int:
-        """Stored bytes that a survey would read."""
-        return round(sum(float(nbytes.sum()) for _, nbytes in self._unread()))
+        """Stored bytes that a survey would read; those of an original that both have, once."""
+        return self._unread()[1]
 
-    def _unread(self) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        """Yield weights and bytes of each tensor, or pair, that is not known; for each model."""
-        for one in self.comparisons if self.compares else ():
-            yield one.parameters[one.missing], one.nbytes[one.missing]
-        if not self.compares and self.content is not None:
-            arrays, missing = self.content.document.arrays, self.content.missing
-            yield arrays.parameters[missing], arrays.nbytes[missing]
+    def _unread(self) -> tuple[float, int]:
+        found = [(one, one.missing) for one in self.comparisons] if self.compares else []
+        if found:
+            weights = sum(float(one.parameters[missing].sum()) for one, missing in found)
+            nbytes = np.concatenate([one.nbytes[missing] for one, missing in found])
+            keys = np.concatenate([one.keys[missing] for one, missing in found])
+            _, first = np.unique(keys, return_index=True)
+            return weights, int(nbytes[:, 0].sum() + nbytes[first, 1].sum())
+        if self.compares or self.content is None:
+            return 0.0, 0
+        arrays, missing = self.content.document.arrays, self.content.missing
+        return float(arrays.parameters[missing].sum()), int(arrays.nbytes[missing].sum())
 
     def reason(self, row: int) -> str:
         """Return why something cannot be known of a tensor; "" if all can."""

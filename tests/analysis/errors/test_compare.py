@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from explorer.analysis import TensorErrors, code_shares, compare_tensors
-from explorer.analysis.errors.compare import Comparison, total_of
+from explorer.analysis.errors.compare import Comparison, total_of, unread
 from explorer.analysis.errors.pairs import MatchedPair, measure_pair
 from explorer.analysis.errors.pictures import picture_errors
 from explorer.analysis.matching.pairing import Match
@@ -130,7 +130,7 @@ def test_rows_and_their_total() -> None:
     assert [row.errors is None for row in rows] == [False, False, True]
     assert "cut short" in str(rows[2].error)
     assert reported[-1] == comparison.parameters == 9
-    assert comparison.unread() == (9, 9 * 4 * 2)
+    assert unread(comparison.left()) == (9, (5 * 2 + 4) * 4)
     total = total_of(rows)
     assert total.metrics.count == 5
     assert (total.metrics.rmse, total.metrics.mean_error) == (1, 1)

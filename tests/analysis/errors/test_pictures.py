@@ -64,7 +64,9 @@ class Arrays(WeightsPair):
     def reader(self, *, count_codes: bool = False) -> Arrays:
         return self
 
-    def read(self, run: tuple[int, int], check: Check) -> tuple[Weights, Weights]:
+    def read(
+        self, run: tuple[int, int], check: Check, reference: Weights | None = None
+    ) -> tuple[Weights, Weights]:
         check()
         one, other = (side[run[0] : sum(run)].copy() for side in self.both)
         return one, other

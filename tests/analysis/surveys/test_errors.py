@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -15,14 +17,21 @@ from numpy.typing import NDArray
 
 from explorer.analysis import compare_tensors, survey_cache
 from explorer.analysis import surveys as survey_run
-from explorer.analysis.errors.compare import Comparison
+from explorer.analysis.errors.compare import Comparison, lists_of_all, unread
 from explorer.analysis.errors.pairs import MatchedPair, PairErrors, RoundedPair, WeightsPair
 from explorer.analysis.matching.pairing import match_models
 from explorer.analysis.survey_cache import CachedErrors, SurveyCache
-from explorer.analysis.surveys import PairRow, SurveyCancelled, SurveyControl, run_errors
+from explorer.analysis.surveys import (
+    PairRow,
+    PairsToMeasure,
+    SurveyCancelled,
+    SurveyControl,
+    run_errors,
+)
 from explorer.formats import Model, open_model
 from explorer.private_folder import PrivateFolder
 from explorer.quantization import dequantize, quantize
+from explorer.sources import FileSource
 from tests.helpers.model_pairs import arrays_of, write_gguf
 
 ARRAYS = arrays_of({f"blk.{i}.attn_q.weight": (8, 256) for i in range(3)})
@@ -55,18 +64,24 @@ def same(one: PairErrors | None, two: PairErrors | None) -> None:
     assert (one.saturated, one.weighted) == (two.saturated, two.weighted)
 
 
+def run(pairs: Sequence[WeightsPair], kept: CachedErrors, **more: object) -> Iterator[PairRow]:
+    numbers: Sequence[int] = more.pop("numbers", range(len(pairs)))  # type: ignore[assignment]
+    found = run_errors([PairsToMeasure(pairs, kept, numbers)], **more)  # type: ignore[arg-type]
+    return (row for _, row in found)
+
+
 def rows(
     models: tuple[Model, Model], pairs: Sequence[WeightsPair], cache: SurveyCache, **more: object
 ) -> list[PairRow]:
     with cache.open_errors(models[1], models[0], pairs) as kept:
-        return list(run_errors(pairs, kept, **more))  # type: ignore[arg-type]
+        return list(run(pairs, kept, **more))
 
 
 def nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise AssertionError("weights are read")
 
-    monkeypatch.setattr(survey_run, "measure_pair", fail)
+    monkeypatch.setattr(survey_run, "measure_pairs", fail)
 
 
 def test_errors_are_those_of_each_tensor_by_itself(
@@ -107,7 +122,7 @@ def test_another_reference_is_another_survey(
     for against in ("Q4_0", "Q8_0"):
         with cache.open_errors(models[1], against, rounded) as kept:
             assert kept.rows == {}
-            list(run_errors(rounded, kept))
+            list(run(rounded, kept))
             assert sorted(kept.rows) == [0, 1, 2]
     os.utime(tmp_path / "one.gguf", (1, 1))  # the reference has changed
     with cache.open_errors(models[1], models[0], pairs) as kept:
@@ -117,7 +132,7 @@ def test_another_reference_is_another_survey(
 def test_rounding_is_measured_against_the_tensor_itself(models: tuple[Model, Model]) -> None:
     tensor = models[0].tensors["blk.0.attn_q.weight"]
     pair = RoundedPair(tensor, "Q4_0")
-    (row,) = run_errors([pair], CachedErrors(None, [pair]))
+    (row,) = run([pair], CachedErrors(None, [pair]))
     values = ARRAYS[tensor.name].reshape(-1)
     error = dequantize(quantize(values, "Q4_0"), "Q4_0").astype(np.float64) - values
     assert row.errors is not None
@@ -132,7 +147,7 @@ def test_a_stopped_survey_goes_on(
 ) -> None:
     control = SurveyControl()
     with cache.open_errors(models[1], models[0], pairs) as kept:
-        walk = run_errors(pairs, kept, check=control.check)
+        walk = run(pairs, kept, check=control.check)
         next(walk)
         control.cancel()
         with pytest.raises(SurveyCancelled):
@@ -167,7 +182,7 @@ def test_a_pair_that_cannot_be_read_does_not_end_the_others(
     with open_model(path) as cut:
         found = match_models(models[0], cut).matches
         pairs = [MatchedPair(match) for match in found]
-        reported = list(run_errors(pairs, CachedErrors(None, pairs)))
+        reported = list(run(pairs, CachedErrors(None, pairs)))
     assert [row.errors is None for row in reported] == [False, False, True]
     assert reported[2].error is not None
     assert "cut short" in reported[2].error.what
@@ -202,11 +217,11 @@ def test_another_matrix_costs_no_reading(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plain = rows(models, pairs, cache)
-    fresh = list(run_errors(pairs, CachedErrors(None, pairs, importance=weigh(1))))
+    fresh = list(run(pairs, CachedErrors(None, pairs, importance=weigh(1))))
     nothing_is_read(monkeypatch)
     for seed in (1, 2, 1):
         with cache.open_errors(models[1], models[0], pairs, weigh(seed)) as kept:
-            for row, before, measured in zip(run_errors(pairs, kept), plain, fresh, strict=True):
+            for row, before, measured in zip(run(pairs, kept), plain, fresh, strict=True):
                 assert row.errors is not None
                 assert before.errors is not None
                 assert repr(row.errors.metrics) == repr(before.errors.metrics)
@@ -221,7 +236,7 @@ def test_another_matrix_costs_no_reading(
 def test_weighted_errors_are_those_of_numpy(models: tuple[Model, Model]) -> None:
     pairs = [MatchedPair(match) for match in match_models(*models).matches]
     importance = weigh(3)
-    for row in run_errors(pairs, CachedErrors(None, pairs, importance=importance)):
+    for row in run(pairs, CachedErrors(None, pairs, importance=importance)):
         values = importance(row.pair)
         if values is None:
             continue
@@ -248,7 +263,7 @@ def test_squares_by_column_that_are_not_kept_are_read_again(
     with cache.open_errors(models[1], models[0], pairs, weigh(1)) as kept:
         assert sorted(kept.rows) == [1]  # which the matrix does not have
         assert sorted(kept.plain) == [0, 2]
-        again = list(run_errors(pairs, kept))
+        again = list(run(pairs, kept))
         assert kept.plain == {}
     for row, before in zip(again, plain, strict=True):
         assert row.errors is not None
@@ -256,7 +271,7 @@ def test_squares_by_column_that_are_not_kept_are_read_again(
         assert repr(row.errors.metrics) == repr(before.errors.metrics)
     nothing_is_read(monkeypatch)
     with cache.open_errors(models[1], models[0], pairs, weigh(1)) as kept:
-        for row, before in zip(run_errors(pairs, kept), again, strict=True):
+        for row, before in zip(run(pairs, kept), again, strict=True):
             same(row.errors, before.errors)  # by this matrix they are known
 
 
@@ -296,6 +311,37 @@ def test_what_is_kept_need_not_be_read(models: tuple[Model, Model]) -> None:
     _, candidate = models
     comparison = Comparison(match_models(*models).matches, models=models)
     nbytes = sum(tensor.nbytes for model in models for tensor in model.tensors.rows)
-    assert comparison.unread() == (candidate.parameters, nbytes)
+    assert unread(comparison.left()) == (candidate.parameters, nbytes)
     list(comparison.rows())
-    assert comparison.unread() == (0, 0)
+    assert comparison.left() == []
+
+
+def test_an_original_is_read_once_for_all(
+    models: tuple[Model, Model], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, _ = models
+    paths = [tmp_path / f"{kind}.gguf" for kind in ("Q4_0", "Q5_0", "Q8_0")]
+    for path in paths:
+        write_gguf(path, "llama", ARRAYS, dict.fromkeys(ARRAYS, path.stem))
+    paths[1].write_bytes(paths[1].read_bytes()[:-64])  # its last tensor is cut short
+    read_of: Counter[Path] = Counter()
+    read_into = FileSource.read_into
+
+    def count(source: FileSource, offset: int, buffer: memoryview) -> None:
+        read_of[Path(source.path)] += len(buffer)
+        read_into(source, offset, buffer)
+
+    with ExitStack() as stack:
+        others = [stack.enter_context(open_model(path)) for path in paths]
+        matches = [match_models(original, model).matches for model in others]
+        alone = [list(Comparison(some).rows()) for some in matches]
+        monkeypatch.setattr(FileSource, "read_into", count)
+        together = lists_of_all([Comparison(some) for some in matches], 2)
+    for one, other in zip(chain(*alone), chain(*together), strict=True):
+        assert (one.number, one.error is None) == (other.number, other.error is None)
+        if one.error is None:
+            same(one.errors, other.errors)
+    cut = 8 * 256 * 4  # read again for each where one cannot be
+    stored = sum(tensor.nbytes for tensor in original.tensors.rows)
+    assert read_of[original.path] == stored + cut
+    assert read_of[paths[0]] == sum(tensor.nbytes for tensor in others[0].tensors.rows)

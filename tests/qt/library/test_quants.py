@@ -48,7 +48,7 @@ def test_errors_are_measured_against_the_original_once(
     assert 0 < errors["m-Q8_0.gguf"] < 0.02 < errors["m-Q4_0.gguf"] < 0.2
     dialog.reject()
 
-    monkeypatch.setattr(surveys, "measure_pair", None)  # nothing is read again
+    monkeypatch.setattr(surveys, "measure_pairs", None)  # nothing is read again
     again = dialog_of(qtbot, window, folder)
     assert {one.name: one.error for one in again.choices} == errors
     assert not again._read_button.isVisible()
