@@ -9,6 +9,8 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 import explorer
 
 _PACKAGE = Path(explorer.__file__).parent
@@ -44,6 +46,14 @@ _STARTERS = {
     "hardware/own_build.py": "the user's llama.cpp, after asking, with arguments of a plan",
     "qt/library/commands.py": "the file manager, with one path as one argument",
 }
+
+
+@pytest.fixture(autouse=True, scope="module")
+def nothing_kept() -> Iterator[None]:
+    """Let what was parsed go: a million objects that the collector walks over in later tests."""
+    yield
+    _nodes.cache_clear()
+    _modules.cache_clear()
 
 
 @cache

@@ -172,7 +172,6 @@ class OverviewView(QtWidgets.QScrollArea):
         self._belonging: Belonging | None = None
         self._unfolded = False
         self._stale = False  # colours have changed since it was built
-        self._build()
 
     def show_document(self, document: Document | None) -> None:
         """Show a model; None says how to open one."""

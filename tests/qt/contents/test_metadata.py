@@ -53,6 +53,7 @@ def chart(view: OverviewView) -> SharesBar:
 
 
 def test_without_a_model_it_says_how_to_open_one(view: OverviewView) -> None:
+    view.show_document(None)
     assert "No model is open" in texts(view)
     assert any("Ctrl+O" in text for text in texts(view))
     assert shown_facts(view) == {}
