@@ -40,6 +40,7 @@ from explorer.formats.tensors import natural_key
 from explorer.json_text import RepeatedKeys
 from explorer.sources import Address
 from explorer.sources.places import list_names, names_below, opening_ahead, size_of
+from explorer.sources.remote.addresses import HUB
 from explorer.text import bytes_text, listed, quoted
 
 _SECOND_COPY: Final = "consolidated"  # how files of Mistral begin that repeat the others
@@ -99,9 +100,15 @@ def group_files(names: Sequence[str]) -> list[FileGroup]:
 def whole_of(path: Path) -> Path | None:
     """Return what to open for the model that a file is one of several of; None where it is all.
 
+    Of an address of the hub that is the index by its usual name. Other servers have no folders.
+
     Raises:
         SourceError: Its folder cannot be listed.
     """
+    if isinstance(path, Address):
+        match = _SHARD.fullmatch(path.name)
+        is_part = path.scheme == HUB and path.suffix == _SUFFIX
+        return path.with_name(match["prefix"] + INDEX_SUFFIX) if match and is_part else None
     group = next((one for one in group_files(_listed(path.parent)) if path.name in one.names), None)
     if group is None or len(group.names) < 2 or group.format != "safetensors":
         return None

@@ -521,6 +521,7 @@ class Engine(ABC):
         short_title: The same where there is little room.
         rule: How its figures come about, in one clause, for who compares engines.
         settings: The settings that it knows.
+        first: Settings that most people leave alone, but not those who use it.
         ignored: Setting → why it changes nothing; of those that `settings` lacks.
         chooses: Settings that it chooses by itself where they are left open.
         shares_context: Whether the context one asks for is that of all sequences together.
@@ -540,6 +541,7 @@ class Engine(ABC):
     rule: str
     settings: Sequence[Setting]
     ignored: Mapping[str, str]
+    first: Sequence[str] = ()
     chooses: Sequence[str] = ()
     shares_context: bool = False
     context_step: int = 1

@@ -32,7 +32,6 @@ from explorer.present.model import kind_of
 from explorer.present.plan import (
     answer,
     context_text,
-    device_name,
     fit_state,
     fit_text,
     placed_text,
@@ -71,8 +70,8 @@ class Target:
 
     @property
     def text(self) -> str:
-        """ "Planned for: NVIDIA L4, 22.5 GiB free, 61.2 GiB of main memory free; 8k tokens …"."""
-        gpus = (f"{device_name(one)}, {bytes_text(one.free)} free" for one in self.devices)
+        """ "Planned for: L4, 22.5 GiB free, 61.2 GiB of main memory free; 8k tokens …"."""
+        gpus = (f"{short_name(one)}, {bytes_text(one.free)} free" for one in self.devices)
         parts = list(gpus) or ["no GPU"]
         if self.host is None:
             parts.append("main memory is not checked")
@@ -82,8 +81,8 @@ class Target:
 
     @property
     def brief(self) -> str:
-        """ "NVIDIA L4, 22.5 GiB · 61.2 GiB main memory": the machine in a few words."""
-        sizes = Counter((device_name(one), bytes_text(one.free)) for one in self.devices)
+        """ "L4, 22.5 GiB · 61.2 GiB main memory": the machine in a few words."""
+        sizes = Counter((short_name(one), bytes_text(one.free)) for one in self.devices)
         parts = [
             f"{n} × {name}, {free}" if n > 1 else f"{name}, {free}"
             for (name, free), n in sizes.items()

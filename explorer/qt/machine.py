@@ -51,7 +51,7 @@ class PlannedMachine(QObject):
     """GPUs, main memory, reserves and bandwidths that plans are made for, and settings by model.
 
     Attributes:
-        found: What was found of this computer; None until it was looked at.
+        found: What was found of this machine; None until it was looked at.
         reserves: What GPUs need beyond a plan: bytes by the name of the GPU.
         bandwidths: Bytes a second that the user gave, by the name of a GPU or ``"CPU"``.
         context: Tokens that all models of a list are planned with.
@@ -95,7 +95,7 @@ class PlannedMachine(QObject):
 
     @property
     def is_chosen(self) -> bool:
-        """Whether the user chose other GPUs or other memory than this computer has."""
+        """Whether the user chose other GPUs or other memory than this machine has."""
         self._restore()
         return self._devices is not None or self._host is not None
 
@@ -126,8 +126,8 @@ class PlannedMachine(QObject):
 
     @property
     def text(self) -> str:
-        """ "NVIDIA L4, 22.5 GiB · 61.2 GiB main memory", for the status bar; loads the planner."""
-        return self.target().brief if self.known else "Looking at this computer…"
+        """ "L4, 22.5 GiB · 61.2 GiB main memory", for the status bar; loads the planner."""
+        return self.target().brief if self.known else "Looking at this machine…"
 
     def inputs(self, path: Path) -> PlanInputs:
         """Return what a model is planned with: what was asked of it, and this machine."""
@@ -154,7 +154,7 @@ class PlannedMachine(QObject):
     # What changes it
 
     def look(self, *, again: bool = False) -> None:
-        """Look at this computer in the background, unless that was done or `again` is asked."""
+        """Look at this machine in the background, unless that was done or `again` is asked."""
         if self._looking.busy or (self.found is not None and not again):
             return
 

@@ -170,7 +170,7 @@ class MachineButton(IconButton):
         machine.changed.connect(self.show_machine)
 
     def show_machine(self) -> None:
-        """Show the machine that plans are for; look at this computer if that was not done."""
+        """Show the machine that plans are for; look at this machine if that was not done."""
         self._planned.look()
         text = shorten(plain_text(self._planned.text), _LONGEST_MACHINE)
         self.setAccessibleName(f"Plans are for: {text}")

@@ -133,7 +133,7 @@ def test_machine_and_settings_survive_a_restart(
     assert answer(qtbot, again) == shown
     assert again.panels.machine.is_chosen
     assert again.panels.machine.text == (
-        "Test GPU, 12.0 GiB · NVIDIA GeForce RTX 4090, 24.0 GiB · 100 GiB main memory"
+        "Test GPU, 12.0 GiB · RTX 4090, 24.0 GiB · 100 GiB main memory"
     )
     again.close()
 

@@ -24,6 +24,7 @@ from explorer.cli.main import main
 from explorer.errors import ExplorerError, FormatError, SeveralModelsError, SourceError
 from explorer.formats import open_model
 from explorer.formats.facts import describe
+from explorer.formats.huggingface import whole_of
 from explorer.formats.open import several_at
 from explorer.parallel import LruCache, cancelled_by
 from explorer.planner import Device
@@ -350,22 +351,28 @@ def test_a_repository_of_several_models_lists_them_with_their_sizes(web: Web, de
 
 
 def test_shards_are_joined_and_of_one_commit(web: Web) -> None:
-    one = tensors_bytes([("model.layers.0.a.weight", "F32", [4])])
-    two = tensors_bytes([("model.layers.1.a.weight", "F32", [4])])
-    index = {"weight_map": {"model.layers.0.a.weight": "a-1.safetensors"}}
-    index["weight_map"]["model.layers.1.a.weight"] = "a-2.safetensors"
+    shards = [f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]
+    names = [f"model.layers.{number}.a.weight" for number in (0, 1)]
     files = {
-        "a-1.safetensors": one,
-        "a-2.safetensors": two,
-        "model.safetensors.index.json": json.dumps(index).encode(),
-        "config.json": b'{"model_type": "llama"}',
+        shard: tensors_bytes([(name, "F32", [4])])
+        for shard, name in zip(shards, names, strict=True)
     }
+    index = {"weight_map": dict(zip(names, shards, strict=True))}
+    files["model.safetensors.index.json"] = json.dumps(index).encode()
+    files["config.json"] = b'{"model_type": "llama"}'
     add_hub(web, "owner/name", files)
-    with open_model("hf://owner/name@main") as model:
-        assert len(model.files) == 2
-        assert model.architecture == "llama"
-        assert not model.problems
-    assert all(COMMIT in one.path for one in web.asked[1:])
+    part = parse_address(f"hf://owner/name/{shards[1]}")
+    with open_model(part) as model:  # the planner's window has a button for the others
+        assert len(model.files) == 1
+    for address in ("hf://owner/name@main", whole_of(part)):
+        assert address is not None
+        web.asked.clear()
+        with open_model(address) as model:
+            assert len(model.files) == 2
+            assert model.architecture == "llama"
+            assert not model.problems
+        assert all(COMMIT in one.path for one in web.asked[1:])
+    assert whole_of(parse_address(f"{web.url}/{shards[0]}")) is None, "no server lists its folder"
 
 
 def test_models_of_tensor_blobs_are_the_same_over_the_network(

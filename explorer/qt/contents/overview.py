@@ -326,7 +326,7 @@ class OverviewView(QtWidgets.QScrollArea):
     def _fit_tile(self, page: QtWidgets.QWidget) -> FigureTile:
         ink, title = ink_of(self.palette()), "On this machine"
         if self._fit is None:
-            tile = FigureTile(title, "…", "Looking at this computer", page)
+            tile = FigureTile(title, "…", "Looking at this machine", page)
         else:
             fit = self._fit[0]
             colour = ink.warning if fit.damaged else ink.muted

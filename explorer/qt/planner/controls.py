@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -217,7 +218,7 @@ class SettingField:
 class SettingsControls(QtWidgets.QWidget):
     """All settings of a plan: a line for each row of `planner.settings.SETTINGS` with a title.
 
-    In sight is what a person sets who chats alone.
+    In sight is what a person sets who chats alone, and what the engine puts first.
 
     Attributes:
         rows: The lines by the name of their setting.
@@ -242,26 +243,51 @@ class SettingsControls(QtWidgets.QWidget):
         self._grid.setVerticalSpacing(Space.TIGHT)
         self._grid.setColumnStretch(1, 1)
         shown = [one for one in SETTINGS if one.title]
-        for setting in (one for one in shown if not one.advanced):
-            self._add(self._field(setting))
-        start = Qt.AlignmentFlag.AlignLeft
-        self._grid.addWidget(self.advanced, self._grid.rowCount(), 0, 1, 4, start)
         self._add(self._engine_field())
-        for setting in (one for one in shown if one.advanced):
+        for setting in shown:
             self._add(self._field(setting))
         self.context = self._sliders["context"]
-        self._unfold()
+        self._place()
         self.follow(state.current)
         state.plan_changed.connect(self.follow)
 
     def tab_chain(self) -> list[QtWidgets.QWidget]:
         """Return what takes the focus, from top to bottom."""
         found: list[QtWidgets.QWidget] = []
-        for row in self.rows.values():
+        for row in self._in_order():
             if row.setting is _ENGINE:
                 found.append(self.advanced)
             found += [part for part in (row.editor, row.reset, row.slider) if part is not None]
         return found
+
+    def _is_folded(self, row: SettingField) -> bool:
+        """Return whether a line is among those that unfold."""
+        first = () if self._engine is None else self._engine.first
+        return row.setting.advanced and row.setting.name not in first
+
+    def _in_order(self) -> list[SettingField]:
+        """Return the lines in sight, then that of the engine, then the others that unfold."""
+        return sorted(self.rows.values(), key=self._is_folded)
+
+    def _place(self) -> None:
+        """Put the lines in order, each slider below its line."""
+        line = 0
+        for row in self._in_order():
+            if row.setting is _ENGINE:
+                start = Qt.AlignmentFlag.AlignLeft
+                self._grid.addWidget(self.advanced, line, 0, 1, 4, start)
+                line += 1
+            for place, widget in enumerate((row.label, row.editor, row.holds, row.reset)):
+                self._grid.addWidget(widget, line, place)
+            if row.setting is _ENGINE:  # a long name
+                self._grid.addWidget(row.editor, line + 1, 0, 1, 3)
+                self._grid.addWidget(row.reset, line + 1, 3)
+            if row.slider is not None:
+                self._grid.addWidget(row.slider, line + 1, 0, 1, 4)
+            line += 2
+        for before, after in itertools.pairwise(self.tab_chain()):
+            self.setTabOrder(before, after)
+        self._unfold()
 
     def _unfold(self) -> None:
         """Show the rows that the engine knows or has words about; the folded ones if unfolded."""
@@ -269,7 +295,7 @@ class SettingsControls(QtWidgets.QWidget):
         known = {one.name for one in (SETTINGS if engine is None else engine.settings)}
         known |= {_ENGINE.name, *(() if engine is None else engine.ignored)}
         for name, row in self.rows.items():
-            shown = name in known and (not row.setting.advanced or self.advanced.isChecked())
+            shown = name in known and (self.advanced.isChecked() or not self._is_folded(row))
             for part in (row.label, row.editor, row.slider):
                 if part is not None:
                     part.setVisible(shown and (part is not row.slider or self._is_dragged(row)))
@@ -288,12 +314,12 @@ class SettingsControls(QtWidgets.QWidget):
         """Offer to reset what is asked for, and say how many of the folded settings are."""
         for row in self.rows.values():
             row.reset.setVisible(row.is_asked and not row.editor.isHidden())
-        count = sum(row.is_asked and row.setting.advanced for row in self.rows.values())
+        count = sum(row.is_asked and self._is_folded(row) for row in self.rows.values())
         text = f"{count} changed" if count else "program, layers, …"
         self.advanced.setText(f"Advanced: {text}")
 
     def _add(self, row: SettingField) -> None:
-        """Add a line for a setting, and its slider below."""
+        """Make the line of a setting."""
         setting, editor, slider = row.setting, row.editor, row.slider
         plain = setting.title.replace("&", "")
         row.label = buddy_label(setting.title, editor)
@@ -319,14 +345,6 @@ class SettingsControls(QtWidgets.QWidget):
         row.reset = IconButton("reset", f"Reset {plain}", tip, self, words=False)
         row.reset.setIconSize(QSize(14, 14))
         row.reset.clicked.connect(lambda: self._reset(setting))
-        line = self._grid.rowCount()
-        for column, widget in enumerate((row.label, editor, row.holds, row.reset)):
-            self._grid.addWidget(widget, line, column)
-        if setting is _ENGINE:  # a long name
-            self._grid.addWidget(editor, line + 1, 0, 1, 3)
-            self._grid.addWidget(row.reset, line + 1, 3)
-        if slider is not None:
-            self._grid.addWidget(slider, line + 1, 0, 1, 4)
         self.rows[setting.name] = row
 
     def _reset(self, setting: Setting) -> None:
@@ -342,7 +360,7 @@ class SettingsControls(QtWidgets.QWidget):
         if current.engine is not self._engine:
             self._engine = current.engine
             self._grey({} if self._engine is None else self._engine.ignored)
-            self._unfold()
+            self._place()
         for name, row in self.rows.items():
             asked = inputs.profile if row.setting is _ENGINE else getattr(inputs.settings, name)
             row.show(asked, current)

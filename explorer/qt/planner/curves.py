@@ -426,7 +426,8 @@ class CurvesPage(PlannerPage):
 
     def ask_export(self) -> None:
         """Ask for a file, and save the curves into it."""
-        self._export.ask(self.plot, "memory-against-context")
+        title = "" if self._model is None else self._model.title
+        self._export.ask(self.plot, f"{title} {self.kind.currentText()}")
 
     def follow(self, current: CurrentPlan) -> None:
         """Move the mark in every frame; the curves follow later."""

@@ -645,7 +645,8 @@ class ExportPage(PlannerPage):
         return "\n".join(lines[name](plan))
 
     def _ask_save(self) -> None:
-        self._export.ask(self._picture, "memory-plan")
+        model = self.state.current.model
+        self._export.ask(self._picture, f"{'' if model is None else model.title} memory plan")
 
     def refresh(self) -> None:
         """Show the texts of the current plan; a program that cannot load the model has none."""

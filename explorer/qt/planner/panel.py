@@ -53,7 +53,7 @@ from explorer.qt.widgets.building import Flow, column, row
 from explorer.qt.widgets.labels import StatePage
 from explorer.qt.widgets.painting import IconButton, plain_tip
 from explorer.qt.widgets.segments import LowTabs, segmented
-from explorer.text import sentence
+from explorer.text import plain_text, sentence
 
 NOTE_NAME: Final = "planner"
 """Name under which scenarios and device sets are remembered."""
@@ -684,6 +684,15 @@ class PlannerBody(QtWidgets.QWidget):
         self.details.curves_wanted.connect(self.curves.refresh)
         self.curves.curves_changed.connect(self.details.invalidate)
         state.refused.connect(self.app.report)
+
+    def picture_caption(self) -> str:
+        """Return what pictures are of: the model, the program, the context and the GPUs."""
+        current = self.curves.state.current
+        if current.model is None or (plan := current.plan) is None:
+            return ""
+        context = f"{plan_texts.sequences_text(plan)} tokens"
+        parts = (current.model.title, plan_texts.rules_text(plan), context)
+        return "   ·   ".join(map(plain_text, (*parts, f"GPUs: {plan_texts.devices_text(plan)}")))
 
     def show_figure(self, name: str) -> None:
         self.pages.setCurrentWidget(self.details)

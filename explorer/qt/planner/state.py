@@ -37,7 +37,6 @@ from explorer.planner.together import Loaded, load_first, usual_inputs
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobRunner, JobSlot, keep_gui_responsive
 from explorer.qt.machine import PlannedMachine, plain_name
-from explorer.sources import is_address
 from explorer.text import plain_text
 
 Value = TypeVar("Value")
@@ -145,7 +144,7 @@ def read_model(document: Document) -> PlannedModel:
         raise PlanError(NO_LAYERS)
     nbytes = completed(PlanInputs(), model).settings.projector_bytes
     path, whole = document.path, None
-    if model.files[0].path == path and not is_address(path):
+    if path.suffix == model.files[0].path.suffix:  # a file, which may be a part
         with suppress(SourceError):  # its folder cannot be listed: nor can it be opened
             whole = whole_of(path)
     return PlannedModel(document.title, path, h, model.projector, nbytes, whole)

@@ -111,7 +111,13 @@ def test_only_programs_that_load_folders_are_offered_with_their_own_settings(
     offered = [chooser.itemData(row) for row in range(chooser.count())]
     assert offered == ["vllm", "transformers"]
     assert panel.plan().engine.name == chooser.currentData() == "vllm"
-    panel.body.controls.advanced.click()
+    controls, sight = panel.body.controls, {"kv_dtype", "tensor_parallel", "utilization"}
+    assert _shown(panel) == {"context", "parallel"} | sight
+    lines = [controls.rows["parallel"].editor.y(), controls.advanced.y()]
+    assert lines == sorted(lines)
+    order = controls.tab_chain()
+    assert order.index(controls.rows["parallel"].editor) < order.index(controls.advanced)
+    controls.advanced.click()
     own = {"kv_dtype", "tensor_parallel", "utilization", "pipeline_parallel"}
     own |= {"max_batched_tokens", "enforce_eager"}
     assert _shown(panel) == {"context", "parallel", "profile"} | own
@@ -135,7 +141,7 @@ def test_only_programs_that_load_folders_are_offered_with_their_own_settings(
     panel.settle()
     assert panel.plan().used("kv_bits") == 8
     panel.body.controls.advanced.click()
-    assert "profile" not in _shown(panel)
+    assert _shown(panel) == {"context", "kv_bits"}
 
 
 def test_layers_are_shared_by_a_slider_and_the_command_says_so(qtbot: QtBot, panel: Panel) -> None:
@@ -171,7 +177,8 @@ def test_layers_are_shared_by_a_slider_and_the_command_says_so(qtbot: QtBot, pan
     qtbot.keyClick(dragged, Qt.Key.Key_Left)
     assert panel.state.inputs.settings.utilization == 0.79
     qtbot.keyClick(dragged, Qt.Key.Key_Right)
-    words = panel.body.export.text("server")
+    words, caption = panel.body.export.text("server"), panel.body.picture_caption()
+    assert caption.split("   ·   ")[1::2] == ["vLLM 0.33", "GPUs: 2 × L4"]
     assert words.startswith("vllm serve ")
     assert "--tensor-parallel-size 2" in words
     assert "--gpu-memory-utilization 0.8" in words

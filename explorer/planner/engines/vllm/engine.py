@@ -86,6 +86,7 @@ class Vllm(FolderEngine):
     short_title = "vLLM"
     rule = "vLLM takes a share of each GPU and makes cache of what its weights leave"
     settings = (known.CONTEXT, known.PARALLEL, known.CACHE_TYPE_K, *known.VLLM_SETTINGS)
+    first = ("parallel",)
     chooses = ("context",)
     serve = ("vllm", "serve")
     curves = _curves()
