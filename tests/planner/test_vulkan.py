@@ -85,6 +85,7 @@ def _check(cases: Iterator[_Case]) -> Counter[str]:
     return counted
 
 
+@pytest.mark.slow
 def test_models_of_every_architecture_take_what_vulkan_reserves() -> None:
     models = {name: (one["metadata"], one["tensors"]) for name, one in _FAMILIES.items()}
     counted = _check(_cases("families", models))
@@ -92,6 +93,7 @@ def test_models_of_every_architecture_take_what_vulkan_reserves() -> None:
     assert counted["equal"] / counted["all"] > 0.95
 
 
+@pytest.mark.slow
 def test_large_models_take_what_vulkan_reserves(shared_reference: Path) -> None:
     maker = module_of(DATA / "make_vulkan.py")
     golden = packed(shared_reference / "llama_cpp_golden.json.gz")["models"]
