@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,6 +35,7 @@ from explorer.planner.plan import Engine, Holding, Level, Plan, Term
 from explorer.planner.request import PlanRequest
 from explorer.planner.settings import (
     AUTOMATIC,
+    BUILD,
     MOST_LAYERS,
     SETTINGS,
     Bytes,
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     from explorer.cli.measured import Compared
 
 _ALL: Final = "all"
+_OWN: Final = "own"
 _MOST_CHOICES: Final = 9  # that help lists
 _UNCHECKED: Final = (
     "whether main memory holds what is left to the CPU was not checked: the GPUs are named, so "
@@ -78,6 +81,27 @@ def _blocks(text: str) -> int:
     if text == "auto":
         raise PlanError("write a number of blocks, or all")
     return max(0, _layers(text))
+
+
+def _build(text: str) -> int | str:
+    """Return the number of a build; ``"own"`` is the build of the user's own llama.cpp."""
+    if re.fullmatch(f"[1-9][0-9]{{0,5}}|{_OWN}", text) is None:
+        raise PlanError(f"{quoted(text)!r} is not a build. Write its number, such as 9849, or own")
+    return text if text == _OWN else int(text)
+
+
+_OTHERWISE: Final = {BUILD.name: {"metavar": "N|own", "type": options.parsed_by(_build)}}
+
+
+def _own_build() -> int:
+    """Ask the user's own llama.cpp which build it is."""
+    from explorer.hardware import own_build  # noqa: PLC0415 - few plans ask
+
+    program = own_build.find_program()
+    found = own_build.build_of(program)
+    if found is None:
+        raise own_build.OwnBuildError("it does not say its build. Write --build N", program)
+    return found
 
 
 def _setting_options(command: Callable[..., int]) -> Callable[..., int]:
@@ -106,6 +130,7 @@ def _setting_options(command: Callable[..., int]) -> Callable[..., int]:
                 keywords |= {"metavar": "|".join(choices)}
             case Switch(only_on=only_on):
                 keywords |= {"is_flag": True} if only_on else {}
+        keywords |= _OTHERWISE.get(setting.name, {})
         command = click.option(setting.name, *setting.options, **keywords)(command)
     return command
 
@@ -209,6 +234,8 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
       gguf-explorer plan model.gguf --log server.log
       gguf-explorer plan Llama-3.1-8B --gpu "RTX 4090" --gpu "RTX 4090" --tensor-parallel 2
     """
+    if settings["build"] == _OWN:
+        settings["build"] = _own_build()
     chosen = _chosen(settings)
     devices, host, notes = machine.find_machine(gpus, memory)
     given, compare = dict(bandwidths), None

@@ -1,6 +1,7 @@
-"""The user's own llama.cpp, asked for its estimate: found, started once, and ended.
+"""The user's own llama.cpp, asked for its build or its estimate: found, started, and ended.
 
-Nothing runs by itself: the window shows the command and asks first. The program lays out memory for
+Nothing runs by itself: `plan --build own` says so, the window shows the command and asks first. For
+an estimate the program lays out memory for
 the model without loading it and prints a table; it is ended as soon as the table is there.
 """
 
@@ -64,7 +65,7 @@ def find_program(named: Path | None = None) -> Path:
         if found is not None and Path(found).is_absolute():  # never one of the current folder
             return Path(found)
     where = "on the PATH" if named is None else "there"
-    raise OwnBuildError(f"no {' and no '.join(PROGRAMS)} is {where}. Choose one", named)
+    raise OwnBuildError(f"no {' and no '.join(PROGRAMS)} is {where}. Install or name one", named)
 
 
 def estimate_command(program: Path, model: Path, arguments: Sequence[str]) -> list[str]:
@@ -98,7 +99,7 @@ def run_estimate(
     Raises:
         OwnBuildError: It could not be started, or ended without an answer.
     """
-    version = _VERSION.search(_output([command[0], "--version"], check))
+    build = build_of(Path(command[0]), check)
     output = _output(command, check)
     found = parse_log([output]).loads
     measured = found[-1] if found else _printed(output.decode("utf-8", "replace"))
@@ -107,12 +108,22 @@ def run_estimate(
             f"{Path(command[0]).name} gave no estimate. {sentence(_last_line(output))}"
         )
     asked = asdict(settings) | {"tensor_split": settings.tensor_split}
-    if version is not None:
-        asked["build"] = int(version[1])
+    if build is not None:
+        asked["build"] = build
     return replace(measured, source=Path(command[0]).stem, settings=asked, mapped=False)
 
 
 _VERSION: Final = re.compile(rb"version: ([0-9]{3,7}) \(")
+
+
+def build_of(program: Path, check: Callable[[], None] = lambda: None) -> int | None:
+    """Return the number of a program's build, which it says itself; None where it does not.
+
+    Raises:
+        OwnBuildError: It could not be started.
+    """
+    found = _VERSION.search(_output([str(program), "--version"], check))
+    return None if found is None else int(found[1])
 
 
 def _output(command: Sequence[str], check: Callable[[], None]) -> bytes:

@@ -330,7 +330,7 @@ def _folder(model: Model) -> Folder:
     if not model.config:
         raise PlanError(
             "the model has no config.json, so its sizes cannot be worked out. "
-            "Open the folder that holds both"
+            "Open the folder, or the repository of the hub, that holds both"
         )
     return Folder(model.config, *(model.stored or ((), ())))
 

@@ -398,7 +398,8 @@ BUILD: Final = Setting(
     "Bu&ild",
     Count(1, 1 << 20),
     ("--build",),
-    "Follow the rules of this build of llama.cpp, such as 9849. Default: the newest known.",
+    "Follow the rules of this build of llama.cpp, such as 9849. own: what your llama-server is. "
+    "Default: the newest known.",
     tip="Number of the build of llama.cpp, such as 9849; the newest known if left alone",
     default=11434,
     advanced=True,

@@ -701,3 +701,17 @@ def test_a_plan_names_the_build_that_it_follows(model: Path, capsys: Capture) ->
     assert "by the rules of build 10000" in old
     assert "Build 10000 is older than 11401" in old
     assert "16-bit copies" not in old, "those are Metal's"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the stand-in is a script with a first line")
+def test_the_users_own_llama_cpp_says_which_build_it_is(
+    model: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    own = ("plan", str(model), "--gpu", "4GiB", "--profile", "llama.cpp", "--build", "own")
+    assert main(own) == 1
+    assert "no llama-server and no llama-fit-params is on the PATH" in capsys.readouterr().err
+    server = tmp_path / "llama-server"
+    server.write_text("#!/bin/sh\necho 'version: 9100 (1a2b3c4)'\n")
+    server.chmod(0o700)
+    assert "by the rules of build 9100" in run(capsys, model, *own[2:])

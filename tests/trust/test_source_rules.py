@@ -43,7 +43,7 @@ _RICH_TEXT_OF_OUR_OWN = {
 # Modules that may start a program, and what they start it with.
 _STARTERS = {
     "hardware/detect.py": "a program of macOS, with constant arguments",
-    "hardware/own_build.py": "the user's llama.cpp, after asking, with arguments of a plan",
+    "hardware/own_build.py": "the user's llama.cpp, when asked for, with arguments of a plan",
     "qt/library/commands.py": "the file manager, with one path as one argument",
 }
 
