@@ -6,8 +6,9 @@ columns. The Frobenius norm of the product follows from two matrices of rank x r
 the two thin factors are read, a run of rows at a time.
 
 Sources: llama.cpp, `llama-adapter.cpp` and `llama-adapter.h` (names, shapes, `get_scale`),
-`convert_lora_to_gguf.py`; LyCORIS, `modules/loha.py` and `modules/lokr.py`; PEFT,
-`tuners/lora/layer.py` (``alpha / r``, with rsLoRA ``alpha / sqrt(r)``).
+`convert_lora_to_gguf.py`; LyCORIS, `modules/loha.py`, `modules/locon.py` and `modules/lokr.py`;
+PEFT, `tuners/lora/layer.py` (``alpha / r``, with rsLoRA ``alpha / sqrt(r)``); mlx-lm,
+`tuner/lora.py` (both factors turned, and a scale of its own).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -44,6 +45,9 @@ _OF_COMPONENT: Final = re.compile(
 _MOST_RANK: Final = 1 << 13  # two such matrices of float64 take 1 GiB; real ranks end at some 512
 _MATRIX: Final = 2  # dimensions
 _MOST_PRODUCT: Final = 1 << 21  # weights that are multiplied out at once
+_TUCKER: Final = "factors of convolutions in Tucker's form are not multiplied here"
+_OF_EXPERTS: Final = (".lora_a", ".lora_b")
+"""What names of factors end in that may be stacked; others of three sides are of convolutions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +58,14 @@ class Update:
         name: The tensor that it changes, as the adapter names it.
         a: The factor that reads, or None.
         b: The factor that writes, or None.
-        rank: Columns of `b`; 0 without it.
+        rank: What both share; 0 without `b`.
         scale: What the product is multiplied with.
+        shape: Shape of the weight that it is added to, rows first; () if it is not known.
         flipped: Whether `a` has the rank in its columns, as GGUF has it for token embeddings.
+        turned: Whether `b` has it in its rows, as mlx-lm has it, with `a` flipped.
         problem: Why it cannot be applied; "" if it can.
-        parts: The factors of LyCORIS's kinds by their roles (``"hada_w1_a"``), in place of both.
+        parts: The factors of LyCORIS's kinds by their roles (``"hada_w1_a"``), in place of both;
+            what stands between both in a convolution.
     """
 
     name: str
@@ -66,7 +73,9 @@ class Update:
     b: Tensor | None
     rank: int
     scale: float
-    flipped: bool
+    shape: Shape
+    flipped: bool = False
+    turned: bool = False
     problem: str = ""
     parts: Mapping[str, Tensor] = field(default_factory=dict)
 
@@ -80,17 +89,6 @@ class Update:
         """How the factors make the update: ``"lora"``, ``"loha"`` or ``"lokr"``."""
         name = next(iter(self.parts), "lora")
         return "loha" if name.startswith("hada") else name[:4]
-
-    @property
-    def shape(self) -> Shape:
-        """Shape of the weight that it is added to, rows first; () if it is not known."""
-        if self.parts and not self.problem:
-            return _shape_of_parts(self)
-        if self.a is None or self.b is None or self.problem:
-            return ()
-        if self.flipped:  # vocabulary x embedding
-            return (self.a.shape[-2], self.b.shape[-2])
-        return (*self.b.shape[:-1], self.a.shape[-1])
 
     @property
     def nbytes(self) -> int:
@@ -146,24 +144,28 @@ def read_adapter(model: Model) -> Adapter:
         elif part is None:
             others.append(tensor.name)
         else:
-            factors.setdefault(part[0], [None, None])[part[1]] = tensor
+            factors.setdefault(part[0], [None, None, None])[part[1]] = tensor
     alpha = _number(model, "adapter.lora.alpha")
     if alpha is None:
         alpha = _number(model, f"{ADAPTER_PREFIX}lora_alpha")
     rooted = model.metadata.get(f"{ADAPTER_PREFIX}use_rslora") is True
+    whole = _number(model, f"{ADAPTER_PREFIX}lora_parameters.scale")  # mlx-lm's
     own = _own_alphas(model)
     updates = []
-    for name, (a, b) in factors.items():
-        rank = b.shape[-1] if b is not None and len(b.shape) > 1 else 0
+    for name, (a, b, between) in factors.items():
+        update = _update(name, a, b, of_mlx=model.format != "gguf")
         this = next((value for end, value in own.items() if _ends(name, end)), alpha)
-        this = alphas.get(name, this)
-        scale = _scale(this, rank, rooted=rooted)
-        flipped = bool(a is not None and rank and _is_flipped(name, a, rank))
-        updates.append(Update(name, a, b, rank, scale, flipped, _problem(a, b, rank, flipped)))
+        scale = _scale(alphas.get(name, this), update.rank, rooted=rooted)
+        update = replace(update, scale=scale if whole is None else whole)
+        if between is not None:
+            held = {"lora_mid": between}
+            update = replace(update, shape=(), problem=_TUCKER, parts=held)
+        updates.append(update)
     for name, held in parts.items():
-        rank = _rank_of_parts(held)
+        rank, problem = _rank_of_parts(held), _problem_of_parts(held)
         scale = _scale(alphas.get(name, alpha), rank, rooted=False)
-        updates.append(Update(name, None, None, rank, scale, False, _problem_of_parts(held), held))
+        shape = () if problem else _shape_of_parts(held)
+        updates.append(Update(name, None, None, rank, scale, shape, problem=problem, parts=held))
     if alpha is None and len(set(alphas.values())) == 1:
         alpha = next(iter(alphas.values()))
     kind = model.metadata.text("adapter.type") or model.metadata.text(f"{ADAPTER_PREFIX}peft_type")
@@ -209,7 +211,7 @@ def _rank_of_parts(parts: Mapping[str, Tensor]) -> int:
 def _problem_of_parts(parts: Mapping[str, Tensor]) -> str:
     """Return why the factors make no update; "" if they do."""
     if any("_t" in name for name in parts):
-        return "factors of convolutions in Tucker's form are not multiplied here"
+        return _TUCKER
     if any(len(one.shape) < _MATRIX or 0 in one.shape for one in parts.values()):
         return "the factors are not matrices"
     pairs = ("hada_w1", "hada_w2") if "hada" in next(iter(parts)) else ("lokr_w1", "lokr_w2")
@@ -235,10 +237,10 @@ def _whole_shape(parts: Mapping[str, Tensor], name: str) -> Shape:
     return (parts[f"{name}_a"].shape[0], *parts[f"{name}_b"].shape[1:])
 
 
-def _shape_of_parts(update: Update) -> Shape:
-    if update.kind == "loha":
-        return _whole_shape(update.parts, "hada_w1")
-    one, two = (_whole_shape(update.parts, name) for name in ("lokr_w1", "lokr_w2"))
+def _shape_of_parts(parts: Mapping[str, Tensor]) -> Shape:
+    if "hada" in next(iter(parts)):
+        return _whole_shape(parts, "hada_w1")
+    one, two = (_whole_shape(parts, name) for name in ("lokr_w1", "lokr_w2"))
     return (one[0] * two[0], one[1] * two[1], *two[2:])
 
 
@@ -325,23 +327,47 @@ def _scale(alpha: float | None, rank: int, *, rooted: bool) -> float:
     return alpha / (math.sqrt(rank) if rooted else rank)
 
 
-def _is_flipped(name: str, a: Tensor, rank: int) -> bool:
-    if len(a.shape) != 2 or a.shape[1] != rank:
+def _sides(factor: Tensor | None) -> Shape:
+    """Return the shape of a factor; of a convolution that of the matrix that it multiplies as."""
+    if factor is None or not factor.shape:
+        return ()
+    if len(factor.shape) == _MATRIX or factor.name.endswith(_OF_EXPERTS):
+        return factor.shape
+    return factor.shape[0], math.prod(factor.shape[1:])
+
+
+def _update(name: str, a: Tensor | None, b: Tensor | None, *, of_mlx: bool) -> Update:
+    """Return what two factors add, not scaled."""
+    reads, writes = _sides(a), _sides(b)
+    turned = of_mlx and b is not None and b.name.endswith(_OF_EXPERTS) and len(writes) == _MATRIX
+    rank = writes[0 if turned else -1] if len(writes) > 1 else 0
+    flipped = turned or _is_flipped(name, reads, rank)
+    problem = _problem(reads, writes, rank, flipped=flipped)
+    shape: Shape = ()
+    if a is not None and not problem:
+        inputs = reads[-2:-1] if flipped else reads[-1:] if a.shape == reads else a.shape[1:]
+        outputs = writes[-1:] if turned else writes[:-1]
+        shape = (*inputs, *outputs) if flipped and not turned else (*outputs, *inputs)
+    return Update(name, a, b, rank, 1.0, shape, flipped, turned, problem)
+
+
+def _is_flipped(name: str, reads: Shape, rank: int) -> bool:
+    if not rank or len(reads) != _MATRIX or reads[1] != rank:
         return False
-    return name.endswith("token_embd.weight") or a.shape[0] != rank
+    return name.endswith("token_embd.weight") or reads[0] != rank
 
 
-def _problem(a: Tensor | None, b: Tensor | None, rank: int, flipped: bool) -> str:
-    if a is None or b is None:
-        return f"the factor {'A' if a is None else 'B'} is missing"
-    if len(a.shape) < 2 or len(b.shape) < 2 or 0 in (*a.shape, *b.shape):
-        return f"the factors are not matrices: {list(a.shape)} and {list(b.shape)}"
+def _problem(reads: Shape, writes: Shape, rank: int, *, flipped: bool) -> str:
+    if not reads or not writes:
+        return f"the factor {'B' if reads else 'A'} is missing"
+    if len(reads) < _MATRIX or len(writes) < _MATRIX or 0 in (*reads, *writes):
+        return f"the factors are not matrices: {list(reads)} and {list(writes)}"
     if not 0 < rank <= _MOST_RANK:
         return f"a rank of {rank} is not in sight of real ones"
-    batches = a.shape[:-2], b.shape[:-2]
-    fits = flipped or a.shape[-2] == rank
+    batches = reads[:-2], writes[:-2]
+    fits = reads[-1 if flipped else -2] == rank
     if not fits or (batches[0] != batches[1] and math.prod(batches[0]) != 1):
-        return f"the factors do not fit: {list(a.shape)} and {list(b.shape)}"
+        return f"the factors do not fit: {list(reads)} and {list(writes)}"
     return ""
 
 
@@ -372,7 +398,7 @@ def update_norm(update: Update, check: Check = never) -> float:
         raise ExplorerError(f"{update.name!r}: {update.problem}")
     grams_a = list(_grams(a, update.rank, rows=not update.flipped, check=check))
     total = 0.0
-    for place, gram_b in enumerate(_grams(b, update.rank, rows=False, check=check)):
+    for place, gram_b in enumerate(_grams(b, update.rank, rows=update.turned, check=check)):
         gram_a = grams_a[0 if len(grams_a) == 1 else place]
         with np.errstate(over="ignore", invalid="ignore"):
             total += float((gram_a * gram_b).sum())
@@ -389,10 +415,10 @@ def _grams(tensor: Tensor, rank: int, *, rows: bool, check: Check) -> Iterator[N
         rows: Whether its rows are the rank's (A A'), and not its columns (B' B).
         check: Called for each run of weights; raises to stop.
     """
-    size = math.prod(tensor.shape[-2:])
-    count = math.prod(tensor.shape[:-2])
+    *stacked, one, two = _sides(tensor)
+    size = one * two
     if rows:  # a thin matrix of long rows: all of it, up to the rank's bound
-        values = tensor.dequantize().reshape(count, *tensor.shape[-2:])
+        values = tensor.dequantize().reshape(math.prod(stacked), one, two)
         check()
         for matrix in values:
             wide = matrix.astype(np.float64)

@@ -18,9 +18,10 @@ _PEFT_PART: Final = re.compile(
     r"\.(?P<part>lora_(?:embedding_)?[AB])(?:\.[^.]{1,200})?(?:\.weight)?\Z"
 )
 _OWN_ENDS: Final = {
-    **{".lora_a": ("", 0), ".lora_b": ("", 1)},  # of GGUF
-    **{".lora_down.weight": (".weight", 0), ".lora_up.weight": (".weight", 1)},  # of kohya's
-    **{"_lora.down.weight": (".weight", 0), "_lora.up.weight": (".weight", 1)},  # of old diffusers
+    **{".lora_a": 0, ".lora_b": 1},  # of GGUF and mlx-lm
+    **{".lora_down.weight": 0, ".lora_up.weight": 1, ".lora_mid.weight": 2},  # of kohya's
+    **{"_lora.down.weight": 0, "_lora.up.weight": 1},  # of old diffusers
+    **{".lora_linear_layer.down.weight": 0, ".lora_linear_layer.up.weight": 1},
 }
 _OF_LYCORIS: Final = re.compile(
     r"\.(?P<part>(?:hada_w[12]_[ab])|(?:lokr_w[12](?:_[ab])?)|(?:(?:hada|lokr)_t[12]))(?:\.weight)?\Z"
@@ -55,12 +56,13 @@ def role_in_lycoris(name: str) -> str:
 
 
 def factor_of(name: str) -> tuple[str, int] | None:
-    """Return the tensor that a factor changes, and 0 for A or 1 for B; None of another tensor."""
+    """Return the tensor that a factor changes, and 0 for A, 1 for B or 2 for what stands between
+    them in a convolution; None of another tensor."""
     if "lora" not in name:
         return None
-    for end, (ending, place) in _OWN_ENDS.items():
+    for end, place in _OWN_ENDS.items():
         if name.endswith(end):
-            return name.removesuffix(end) + ending, place
+            return f"{name.removesuffix(end).removesuffix('.weight')}.weight", place
     found = _PEFT_PART.search(name[-_MOST_NAME:])
     if found is None:
         return None

@@ -56,9 +56,8 @@ _FILE_TYPES_OF_IK: Final = {
 }  # fmt: skip
 """The numbers that ik_llama.cpp adds (docs/gguf.md, section 12)."""
 
-_OTHER_FILE_TYPES: Final = {38: ("TL1",), 39: ("TL2",), 40: ("I2_S",), 41: ("Q1_0",)}
-"""What numbers mean in files of BitNet's and ik_llama.cpp's forks, which hold tensors of the type.
-"""
+_OTHER_FILE_TYPES: Final = {4: "MXFP4 (old)", 38: "TL1", 39: "TL2", 40: "I2_S", 41: "Q1_0"}
+"""What numbers mean in files of Ollama 0.11 (4), BitNet and ik_llama.cpp that hold such tensors."""
 
 TOKEN_TYPES: Final[Mapping[int, str]] = dict(
     enumerate(("undefined", "normal", "unknown", "control", "user-defined", "unused", "byte"))
@@ -256,9 +255,9 @@ def _all_counts(values: object) -> list[int] | None:
 def _file_type(model: Model, fields: _Fields) -> str | None:
     value = model.metadata.integer(FILE_TYPE_KEY)
     if value is not None:
-        others = _OTHER_FILE_TYPES.get(value & ~_GUESSED, ())
+        other = _OTHER_FILE_TYPES.get(value & ~_GUESSED)
         name, types = enum_name(FILE_TYPE_KEY, value), model.tensors.totals_by_type
-        return next((other for other in others if other in types and name not in types), name)
+        return other if other in types and name not in types else name
     text = model.metadata.text(FILE_TYPE_KEY)  # of programs that make audio models
     if text:
         return text

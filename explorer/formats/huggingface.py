@@ -25,7 +25,13 @@ from explorer.errors import (
 from explorer.formats.gguf.open import open_gguf
 from explorer.formats.limits import MAX_FILE_NAME, MAX_SHARDS
 from explorer.formats.model import Model, ProblemLog, Severity
-from explorer.formats.safetensors.open import FIRST_BYTES, SafetensorsFile, build_model, open_file
+from explorer.formats.safetensors.open import (
+    FIRST_BYTES,
+    SafetensorsFile,
+    build_model,
+    count_shards,
+    open_file,
+)
 from explorer.formats.side_files import (
     CONFIG_NAME,
     INDEX_SUFFIX,
@@ -208,13 +214,7 @@ def _open_weights(path: Path, folder: Path, names: Sequence[str]) -> Model:
 
 def _report_beside(index: _Index, names: Sequence[str], log: ProblemLog) -> None:
     """Report safetensors that the index does not name: some programs load them, most do not."""
-    beside = [
-        name
-        for name in names
-        if name.lower().endswith(_SUFFIX)
-        and name not in index.shards
-        and not name.lower().startswith(_SECOND_COPY)
-    ]
+    beside = [name for name in names if name.lower().endswith(_SUFFIX) and name not in index.shards]
     if beside:
         what = "the index does not name it; it is not read as a part of the model"
         more = f" ({listed(map(quoted, beside[1:]), 3)} neither)" if beside[1:] else ""
@@ -383,6 +383,7 @@ def _open_all(path: Path, folder: Path, names: list[str], log: ProblemLog) -> Mo
                 owners.update(dict.fromkeys(file.names, name))
         if not files:
             raise _none_opens(path, log)
+        count_shards(names, log)
         return build_model(path, list(files.values()), read_config(folder, log), log)
     except ExplorerError:
         _close(files)

@@ -127,7 +127,7 @@ def _group(
 
 
 def _is_foreign(kind: TensorType) -> bool:
-    return not kind.known or kind.id in OF_IK_LLAMA_CPP - OF_LLAMA_CPP
+    return not kind.known or kind in OF_IK_LLAMA_CPP - OF_LLAMA_CPP
 
 
 def _extent(dims: tuple[int, ...], axis: int) -> int:

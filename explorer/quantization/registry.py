@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.errors import ExplorerError
-from explorer.quantization.types import GGML_TYPES, TENSOR_TYPES, TensorType
+from explorer.quantization.types import GGML_TYPES, Q2_0_OF_PRISM, TENSOR_TYPES, TensorType
 
 # The arrays that kernels take and give, and the check that keeps kernels inside them.
 
@@ -118,6 +118,7 @@ _ENCODER_MODULES: Final = {
 """Of types whose encoder is not in the module of their family."""
 
 _AT_RUN_TIME: Final = "ggml makes it of activations while a model runs; no file has it"
+_OF_PRISM: Final = "how PrismML's fork packs it was not verified"
 _REPACKED: Final = "its rows are Q4_0's or IQ4_NL's in an order that no program writes any more"
 
 WITHOUT_DECODER: Final[Mapping[str, str]] = MappingProxyType(
@@ -127,6 +128,7 @@ WITHOUT_DECODER: Final[Mapping[str, str]] = MappingProxyType(
         for kind in GGML_TYPES.values()
         if kind.known and kind.name not in _FAMILY_OF
     }
+    | dict.fromkeys(("PQ2_0", "PTQ1_0", Q2_0_OF_PRISM.name), _OF_PRISM)
 )
 """Types whose size is known and that are not decoded, with the reason."""
 

@@ -190,6 +190,10 @@ _ACTIVATIONS_OF_IK = (
     (149, "Q8_KR8", 256, 296, 0, 1),
     (150, "Q8_K128", 128, 140, 0, 1),
 )
+# Ternary types of PrismML's fork (its ggml-common.h, `block_pq2_0` and `block_ptq1_0`), and what it
+# called Q2_0 before ggml had one (docs/gguf.md, section 12).
+_OF_PRISM = ((142, "PQ2_0", 128, 34), (143, "PTQ1_0", 128, 28))
+Q2_0_OF_PRISM: Final = TensorType("Q2_0 (PrismML)", 128, 34, 42, quantized=True)
 # Types that ggml had once. The sized ones are Q4_0 or IQ4_NL with the blocks of so many rows
 # together; C says of them to use these, which it repacks at run time.
 _REMOVED = (
@@ -237,11 +241,15 @@ GGML_TYPES: Final[Mapping[int, TensorType]] = MappingProxyType(
     _DECODED
     | _with_rows(_ACTIVATIONS_OF_IK)
     | {
+        i: TensorType(name, weights, size, i, quantized=True)
+        for i, name, weights, size in _OF_PRISM
+    }
+    | {
         i: TensorType(f"removed ({name})", weights, size, i, rows=together)
         for i, name, weights, size, together in _REMOVED
     }
 )
-"""Types of GGUF files by id: ggml's, those that it removed, and those of ik_llama.cpp."""
+"""Types of GGUF files by id: ggml's, those that it removed, and those of two forks."""
 
 I2_S: Final = TensorType("I2_S", 128, 32, 36, quantized=True, trailer=32)
 """Ternary weights of BitNet, whose fork of llama.cpp gave it an id that ggml used otherwise."""
@@ -253,17 +261,20 @@ OTHER_MEANINGS: Final[Mapping[int, TensorType]] = MappingProxyType(
         37: TensorType("I8_S", 0, 0, 37),
         38: TensorType("TL1", 0, 0, 38),
         39: TensorType("TL2", 0, 0, 39),
+        42: Q2_0_OF_PRISM,
     }
 )
-"""What an id means in files of Ollama 0.11 (4) and of BitNet (the others), if not what ggml says.
+"""What an id means in files of Ollama 0.11 (4), PrismML (42) and BitNet, if not what ggml says.
 
 The sizes of BitNet's other types depend on tables of its kernels."""
 
-OF_LLAMA_CPP: Final = frozenset(_OF_GGML)
-"""Ids of the types that llama.cpp loads."""
+OF_LLAMA_CPP: Final = frozenset(_OF_GGML.values())
+"""The types that llama.cpp loads."""
 
-OF_IK_LLAMA_CPP: Final = frozenset((*_DECODED, I2_S.id)) - {34, 35, 40, 42}
-"""Ids of the types that ik_llama.cpp loads: not TQ1_0, TQ2_0, NVFP4 and Q2_0."""
+OF_IK_LLAMA_CPP: Final = frozenset((*_DECODED.values(), I2_S)) - {
+    _OF_GGML[number] for number in (34, 35, 40, 42)
+}
+"""The types that ik_llama.cpp loads: not TQ1_0, TQ2_0, NVFP4 and Q2_0."""
 
 TENSOR_TYPES: Final[Mapping[str, TensorType]] = MappingProxyType(
     {kind.name: kind for kind in (*_DECODED.values(), I2_S, OTHER_MEANINGS[4])}

@@ -214,32 +214,48 @@ def test_a_model_is_no_adapter(tmp_path: Path) -> None:
         assert "kind" not in facts
 
 
-def test_factors_of_older_diffusers(tmp_path: Path) -> None:
-    """huggingface/diffusers#3064: `to_k_lora.down.weight`."""
-    module = "unet.attn1.processor.to_k"
-    arrays = arrays_of({f"{module}_lora.down.weight": (4, 64), f"{module}_lora.up.weight": (32, 4)})
-    write_safetensors(tmp_path / "adapter.safetensors", arrays)
-    with open_model(tmp_path / "adapter.safetensors") as model:
-        assert is_adapter(model)
-        (update,) = read_adapter(model).updates
-        assert (update.name, update.rank, update.shape) == (f"{module}.weight", 4, (32, 64))
-
-
-def test_kohya_s_factors_and_alphas(tmp_path: Path) -> None:
+def test_kohya_s_alphas_and_convolutions(tmp_path: Path) -> None:
     """Names of ComfyUI's and kohya's trainers; each module says its own alpha."""
-    arrays = arrays_of(
-        {"x.lora_down.weight": (8, 64), "x.lora_up.weight": (32, 8), "x.alpha": ()}, 3
-    )
+    shapes = {"x.lora_down.weight": (8, 4, 3, 3), "x.lora_up.weight": (32, 8, 1, 1), "x.alpha": ()}
+    arrays = arrays_of(shapes, 3)
     arrays["x.alpha"][()] = 4
+    product = arrays["x.lora_up.weight"].reshape(32, 8) @ arrays["x.lora_down.weight"].reshape(
+        8, 36
+    )
     path = tmp_path / "adapter.safetensors"
     write_safetensors(path, arrays)
     with open_model(path) as model:
         adapter = read_adapter(model)
         (update,) = adapter.updates
         assert (adapter.ranks, adapter.alpha, adapter.others) == ((8,), 4.0, ())
-        assert (update.name, update.scale, update.shape) == ("x.weight", 0.5, (32, 64))
-        product = arrays["x.lora_up.weight"].astype(np.float64) @ arrays["x.lora_down.weight"]
-        assert update_norm(update) == pytest.approx(np.linalg.norm(product) / 2, rel=1e-6)
+        assert (update.name, update.scale, update.shape) == ("x.weight", 0.5, (32, 4, 3, 3))
+        assert update_norm(update) == pytest.approx(np.linalg.norm(product) / 2, rel=1e-5)
+    write_safetensors(path, {**arrays, "x.lora_mid.weight": np.ones((8, 8, 3, 3), np.float32)})
+    with open_model(path) as model, pytest.raises(ExplorerError, match="Tucker's form"):
+        update_norm(read_adapter(model).updates[0])
+
+
+def test_factors_of_mlx_lm_are_turned(tmp_path: Path) -> None:
+    arrays = arrays_of({"x.lora_a": (64, 8), "x.lora_b": (8, 32)})
+    write_safetensors(tmp_path, arrays)
+    said = {"fine_tune_type": "lora", "lora_parameters": {"rank": 8, "scale": 20.0}}
+    (tmp_path / "adapter_config.json").write_text(json.dumps(said))
+    with open_model(tmp_path) as model:
+        (update,) = read_adapter(model).updates
+        assert (update.name, update.rank, update.shape) == ("x.weight", 8, (32, 64))
+        wanted = 20 * np.linalg.norm(arrays["x.lora_a"] @ arrays["x.lora_b"])
+        assert update_norm(update) == pytest.approx(wanted, rel=1e-5)
+
+
+@pytest.mark.parametrize("end", ["_lora", ".lora_linear_layer"])
+def test_factors_of_older_diffusers(tmp_path: Path, end: str) -> None:
+    """huggingface/diffusers#3064: `to_k_lora.down.weight`; `loaders.py`: `lora_linear_layer`."""
+    arrays = arrays_of({f"to_k{end}.down.weight": (4, 64), f"to_k{end}.up.weight": (32, 4)})
+    write_safetensors(tmp_path / "adapter.safetensors", arrays)
+    with open_model(tmp_path / "adapter.safetensors") as model:
+        assert is_adapter(model)
+        (update,) = read_adapter(model).updates
+        assert (update.name, update.rank, update.shape) == ("to_k.weight", 4, (32, 64))
 
 
 @pytest.mark.parametrize(

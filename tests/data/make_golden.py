@@ -43,7 +43,7 @@ WHOLE_ROWS = 3
 TYPES = [
     kind
     for name, kind in TENSOR_TYPES.items()
-    if (kind.quantized and kind.id in OF_LLAMA_CPP) or name in ("F16", "BF16")
+    if (kind.quantized and kind in OF_LLAMA_CPP) or name in ("F16", "BF16")
 ]
 
 

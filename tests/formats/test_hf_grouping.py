@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from explorer.errors import FormatError
 from explorer.formats import open_model
-from explorer.formats.model import Problem, ProblemLog
+from explorer.formats.model import Problem, ProblemLog, Severity
 from explorer.formats.quantized.declaration import Declaration
 from explorer.formats.quantized.grouping import ATTACHED, ORPHANS, RULES, Grouped, group_members
 from explorer.formats.quantized.modules import Keys
@@ -141,14 +141,6 @@ def test_a_plain_weight_beside_a_quantized_one_is_kept() -> None:
     assert "Both are kept" in problems[0].what
 
 
-def test_methods_that_are_not_decoded_are_listed_without_a_problem() -> None:
-    members = [member(f"a.{part}", *about) for part, about in GPTQ.items()]
-    for declared in (Declaration("aqlm", "config.json"), Declaration("exl2", "config.json")):
-        assert grouped_of(members, declared) == (Grouped(), ())
-    found, problems = grouped_of([*members, member("a.forward_hadamard_matrix", "F16", (64, 64))])
-    assert (found.weights, problems) == ({}, ())
-
-
 FP8_EXPERTS: dict[str, tuple[str, tuple[int, ...]]] = {
     "experts.up": ("F8_E4M3", (2, 64, 32)),
     "experts.up_scale": ("F32", (2, 1, 32)),
@@ -163,6 +155,9 @@ FP4_EXPERTS: dict[str, tuple[str, tuple[int, ...]]] = {
 @pytest.mark.parametrize(
     ("method", "fields", "parts"),
     [
+        ("aqlm", {}, GPTQ),
+        ("", {}, {**GPTQ, "forward_hadamard_matrix": ("F16", (64, 64))}),
+        ("quip", {}, {"Qidxs": ("I16", (64, 8)), "SU": ("F16", (64,)), "codebook_id": ("I64", ())}),
         ("eetq", {}, {"weight": ("I8", (64, 64)), "weight_scales": ("F16", (64,))}),
         ("", {}, {"weight": ("I8", (64, 64)), "weight_scales": ("F16", (64,))}),
         ("quark", {}, {"weight": ("U8", (64, 64)), "weight_scale": ("F32", (64, 1))}),
@@ -180,16 +175,17 @@ FP4_EXPERTS: dict[str, tuple[str, tuple[int, ...]]] = {
         ),
         ("fbgemm_fp8", {}, FP8_EXPERTS),
         ("modelopt", {"quant_algo": "NVFP4"}, FP4_EXPERTS),
-        ("unheard of", {"bits": 4}, {"weight": ("U8", (64, 32)), "zz": ("F16", (64,))}),
     ],
 )
-def test_kinds_that_are_not_decoded_are_listed_without_a_problem(
+def test_codes_that_are_not_decoded_are_listed_as_they_are_stored_which_is_said(
     method: str, fields: dict[str, Any], parts: dict[str, tuple[str, tuple[int, ...]]]
 ) -> None:
     members = [member(f"m.{part}", *about) for part, about in parts.items()]
     found, problems = grouped_of(members, Declaration(method, "config.json", fields))
     assert found.weights == {}
-    assert problems == ()
+    (problem,) = problems
+    said = f"holds codes of {method or 'an unknown method'} that are not read: each is shown"
+    assert (problem.severity, said in problem.what) == (Severity.WARNING, True)
 
 
 def test_shapes_win_over_what_is_declared_and_it_is_told() -> None:

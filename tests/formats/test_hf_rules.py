@@ -6,6 +6,7 @@ Parts are random numbers in shapes that no golden folder has: partial blocks, od
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -168,6 +169,21 @@ def test_fp8_scales_of_every_name_and_type(
     said = {"quant_method": "fp8", "weight_block_size": [32, 32]}
     found = decoded(write_folder(tmp_path, parts, said))
     assert_same_bits(found, E4M3[weight] * spread(scale, 32, 32, (70, 100)))
+
+
+@pytest.mark.parametrize("shape", [(6, 4, 3, 3), (6, 4, 3), (24,)])
+@pytest.mark.parametrize("each", [False, True])
+def test_fp8_of_convolutions_and_vectors(
+    tmp_path: Path, random: np.random.Generator, shape: tuple[int, ...], each: bool
+) -> None:
+    """ComfyUI scales a kernel as a whole, and others each of its outputs."""
+    weight = small_floats(random, shape[0], math.prod(shape[1:])).reshape(shape)
+    raw = numbers(random, *(shape[:1] if each else ()))
+    if each and len(shape) == 3:
+        raw = raw.reshape(-1, 1, 1)
+    parts = {f"{STEM}.weight": ("F8_E4M3", weight), f"{STEM}.scale_weight": ("F32", raw)}
+    found = decoded(write_folder(tmp_path, parts))
+    assert_same_bits(found, E4M3[weight] * raw.reshape(-1, *(1,) * (len(shape) - 1)))
 
 
 @pytest.mark.parametrize("kind", ["F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ"])

@@ -211,6 +211,18 @@ def test_folder_without_index(tmp_path: Path) -> None:
         assert problems_of(model) == []
 
 
+def test_shards_without_an_index_are_counted(tmp_path: Path) -> None:
+    names = [f"model-0000{number}-of-00003.safetensors" for number in (1, 3)]
+    for name in names:
+        write_tensors(tmp_path / name, (name, "U8", [1]))
+    (tmp_path / "config.json").write_text("{}")
+    for path, count in ((tmp_path, 2), (tmp_path / names[1], 1)):
+        with open_model(path) as model:
+            (problem,) = problems_of(model)
+            assert problem[0] == "warning"
+            assert f"only {count} of 3 shards: weights of the others" in problem[2]
+
+
 def test_two_files_with_the_same_tensor(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")  # else they are two models
     write_tensors(tmp_path / "a.safetensors", ("x", "U8", [1]))

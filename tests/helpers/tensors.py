@@ -14,7 +14,7 @@ from explorer.quantization import TENSOR_TYPES
 from explorer.quantization.types import OF_LLAMA_CPP
 from explorer.sources import ByteSource, MemorySource
 
-QUANTIZED = [n for n, kind in TENSOR_TYPES.items() if kind.quantized and kind.id in OF_LLAMA_CPP]
+QUANTIZED = [n for n, kind in TENSOR_TYPES.items() if kind.quantized and kind in OF_LLAMA_CPP]
 """ggml's types; of ik_llama.cpp's there are tests in `quantization/test_ik.py`."""
 
 # Bytes of a block where half floats lie: random ones there are often NaN or huge.

@@ -24,7 +24,7 @@ _ROWS = [row.split() for line in _TABLE.split("\n") if line for row in line.spli
 
 def test_all_35_live_types_are_there() -> None:
     assert len(_ROWS) == 35
-    assert {int(row[0]) for row in _ROWS} == OF_LLAMA_CPP
+    assert {int(row[0]) for row in _ROWS} == {kind.id for kind in OF_LLAMA_CPP}
 
 
 @pytest.mark.parametrize("row", _ROWS, ids=lambda row: row[1])
@@ -62,7 +62,7 @@ def test_removed_types_list_with_the_size_of_the_type_that_they_repack(
     assert kind.name == f"removed ({name})"
     assert kind.nbytes(32) == (18 if number > 5 else None)
     assert kind.bits_per_weight == (4.5 if number > 5 else 0.0)
-    assert kind.id not in OF_LLAMA_CPP
+    assert kind not in OF_LLAMA_CPP
     assert not has_decoder(kind.name)
 
 

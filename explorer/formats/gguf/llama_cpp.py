@@ -125,7 +125,7 @@ def _form_faults(tensor: Tensor) -> Iterator[str]:
     if not _is_countable(tensor.shape):
         yield "has too many weights"
     kind = tensor.type
-    if kind.id not in OF_LLAMA_CPP:
+    if kind not in OF_LLAMA_CPP:
         yield f"is of type {kind.name}"
     elif (tensor.shape[-1] if tensor.shape else 1) % kind.block_weights:
         yield f"has rows that are not whole blocks of {kind.name}"

@@ -16,8 +16,8 @@ from explorer.formats.tensors import FileTensors, Shape, Spec
 from explorer.quantization.types import GGML_TYPES, OTHER_MEANINGS, TensorType
 from explorer.text import AtLeast
 
-_OWNERS: Final = {4: ("gptoss", "gpt-oss"), **dict.fromkeys((36, 37, 38, 39), ("bitnet",))}
-"""How the architectures of files begin in which an id has its other meaning."""
+_OWNERS: Final = {4: ("gptoss", "gpt-oss"), **dict.fromkeys((36, 37, 38, 39), ("bitnet",)), 42: ()}
+"""How the architectures of files begin in which an id has its other meaning, if that tells."""
 
 _MOST_SIZES: Final = 4096
 """Different tensors of unknown types that are sized; a model has a few, a hostile file many."""

@@ -125,7 +125,7 @@ LISTED: Final = (
 """Suffixes of modules of methods that are not decoded; nothing is reported of them."""
 
 
-CODES: Final = frozenset({"U8", "I8", "I32"})
+CODES: Final = frozenset({"U8", "I8", "I16", "I32", "I64"})
 FP8: Final = frozenset({"F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ"})
 _MATRIX, _EXPERT_AXES = 2, 3  # dimensions
 
@@ -158,8 +158,7 @@ def group_members(keys: Keys, log: ProblemLog) -> Grouped:
         keys: All stored tensors of the model, of all shards, and what is said of them.
         log: Where contradictions go.
     """
-    grouping = _Grouping(keys)
-    return grouping.unread(log) if keys.declared.is_list_only else grouping.run(log)
+    return _Grouping(keys).run(log)
 
 
 class _Grouping:
@@ -169,7 +168,7 @@ class _Grouping:
         self._rows, self._specs = keys.rows, keys.specs
         self._ends = {name[max(0, name.rfind(".")) :] for name in keys.rows}  # some dozens
         self._memory = Memory(keys)
-        self._method = keys.declared.method
+        self._declared, self._method = keys.declared, keys.declared.method
         self._found = Grouped()
         self._problems = _Summary()
         self._left_alone = {stem for stem, _ in self._with(LISTED)}
@@ -179,30 +178,34 @@ class _Grouping:
         for stem, name in self._with(ATTACHED):
             self._attached.setdefault(stem, []).append(keys.rows[name])
 
-    def unread(self, log: ProblemLog) -> Grouped:
-        """Find the weights that are counted and not read, and say that they are not."""
-        aside, self._left_alone = self._left_alone, set()
-        for suffix, place in UNREAD:
-            if self._occurs(suffix):
-                self._apply(suffix, _rule(place))
-        self._left_alone |= aside
-        schemes = {one.alike.layout.name for one in self._found.weights.values()}
-        for name in sorted(schemes):
-            own = [w.name for w in self._found.weights.values() if w.alike.layout.name == name]
-            weights = "1 weight is" if len(own) == 1 else f"{len(own)} weights are"
-            what = f"{weights} of {name}: counted by shape, but values are not read"
-            log.add_warning(own[0], what)
-        return self._found
-
     def run(self, log: ProblemLog) -> Grouped:
-        """Find all weights; report what is wrong."""
-        self.unread(log)
-        for suffix, place in RULES:
-            if self._occurs(suffix):
-                self._apply(suffix, _rule(place))
-        self._report_orphans()
+        """Find all weights; report what is wrong, and what is not read."""
+        aside, self._left_alone = self._left_alone, set()
+        self._apply_all(UNREAD)
+        self._left_alone |= aside
+        if not self._declared.is_list_only:
+            self._apply_all(RULES)
+            self._report_orphans()
+        self._report_packed()
         self._problems.report(log)
         return self._found
+
+    def _apply_all(self, rules: Sequence[tuple[str, str]]) -> None:
+        for suffix, place in rules:
+            if self._occurs(suffix):
+                self._apply(suffix, _rule(place))
+
+    def _report_packed(self) -> None:
+        """Report codes of methods that are not read, which are shown as the numbers they are."""
+        what = f"holds codes of {self._method or 'an unknown method'} that are not read: "
+        what += "each is shown, and counted, as if it was a weight"
+        for name, row in self._rows.items():
+            spec, stem = self._specs[row], name[: name.rfind(".")]
+            if spec.type.name not in CODES | FP8 or spec.parameters < 2 or row in self._found.used:
+                continue
+            is_aside = stem in self._left_alone or self._has_scales_of_experts(name, spec)
+            if is_aside or self._declared.is_list_only:
+                self._problems.add_warning(name, what)
 
     def _occurs(self, suffix: str) -> bool:
         """Return whether a name may end so: the last part of a name is short to look at."""
@@ -254,6 +257,9 @@ class _Grouping:
             used.update(attached)
         name = stem + alike.suffix
         self._found.weights[parts[0]] = Weight(name, parts, alike, attached)
+        if not alike.layout.reader:
+            what = f"is of {alike.layout.name}: counted by shape, but its values are not read"
+            self._problems.add_warning(name, what)
         if alike.problem is not None:
             self._problems.add_warning(name, alike.problem)
         if rows.get(name, parts[0]) not in used:
@@ -279,7 +285,9 @@ class _Grouping:
             if row in self._found.used or name in known:
                 continue
             spec, stem = self._specs[row], name.removesuffix(".weight")
-            if stem in known or (stem == name and not self._may_be_experts(name, spec)):
+            if stem in known or name.endswith("_scale") or self._has_scales_of_experts(name, spec):
+                continue
+            if stem == name and len(spec.shape) != _EXPERT_AXES:
                 continue
             if len(spec.shape) >= _MATRIX and spec.type.name in FP8:
                 missing = "its scales are missing. It is shown without them"
@@ -288,10 +296,10 @@ class _Grouping:
             elif said and len(spec.shape) >= _MATRIX and spec.type.name in CODES and stem != name:
                 self._problems.add_error(name, "its scales are missing")
 
-    def _may_be_experts(self, name: str, spec: Spec) -> bool:
-        """Return whether it may be experts in one tensor, without scales of any kind."""
+    def _has_scales_of_experts(self, name: str, spec: Spec) -> bool:
+        """Return whether it is experts in one tensor, with scales of a kind that is not read."""
         scaled = any(name + suffix in self._rows for suffix in ("_scale", "_weight_scale"))
-        return len(spec.shape) == _EXPERT_AXES and not scaled and not name.endswith("_scale")
+        return len(spec.shape) == _EXPERT_AXES and scaled
 
 
 @cache

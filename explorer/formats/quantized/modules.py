@@ -216,6 +216,13 @@ Raises:
 """
 
 
+def sides_of(shape: Shape) -> Tile:
+    """Return rows and columns of the matrices that scales lie over: of kernels, one row each."""
+    if len(shape) in {2, 3}:
+        return shape[-2], shape[-1]
+    return shape[0], prod(shape[1:])
+
+
 def tiles_layout(
     scheme: str, name: str, parts: Mapping[str, Member], tile: Tile
 ) -> CompanionLayout:
@@ -229,7 +236,7 @@ def tiles_layout(
     """
     codes, scales, *zeros = parts
     weight, scale = parts[codes], parts[scales]
-    (rows, run), columns = tile, weight.shape[-1]
+    (rows, run), (height, columns) = tile, sides_of(weight.shape)
     is_exponent = scale.dtype in EXPONENT_TYPES
     return CompanionLayout(
         reader="floats.Tiles",
@@ -238,6 +245,7 @@ def tiles_layout(
         bits=8,
         shape=weight.shape,
         group_size=run if rows == 1 and run < columns else None,
+        line=columns,
         run=run,
         levels=_LEVELS[weight.dtype],
         formula=Formula.ZERO_FIRST if zeros else Formula.SCALED,
@@ -245,7 +253,7 @@ def tiles_layout(
             ("codes", codes),
             ("scales", scales),
             ("zeros", zeros[0] if zeros else ""),
-            ("rows", max(rows, weight.shape[-2])),
+            ("rows", max(rows, height)),
             ("tile_rows", rows),
             ("scale_type", "F8_E8M0" if is_exponent else ""),
         ),

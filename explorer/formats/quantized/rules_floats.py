@@ -27,6 +27,7 @@ from explorer.formats.quantized.modules import (
     check_type,
     matrix,
     run_length,
+    sides_of,
     tiles_layout,
 )
 from explorer.formats.quantized.rules_stacked import bitnet
@@ -130,9 +131,9 @@ def _tiles(module: Module, suffix: str, parts: dict[str, Member]) -> Found:
     """Return an FP8 weight: a scale for the tensor, for each row or for each tile."""
     weight, scale = parts.values()
     check_type(scale, *_SCALES)
-    if len(weight.shape) not in {2, 3} or 0 in weight.shape:
+    if not weight.shape or 0 in weight.shape:
         raise RuleError(f"its weight is of shape {list(weight.shape)}, and should be a matrix")
-    check_logical(weight.shape, weight.shape[-1])
+    check_logical(weight.shape, sides_of(weight.shape)[1])
     tile = _tile_of(weight, scale, module.declared.tiles, module.declared.groups)
     scheme = scheme_of(module, "fp8")
     is_mx = scale.dtype in EXPONENT_TYPES and tile == (1, _MX)
@@ -153,9 +154,9 @@ def _tile_of(
         RuleError: Scales of this shape do not belong to the weight.
         LeftAloneError: They belong to it in a way that is not decoded.
     """
-    grid, shape = _grid(weight, scale), (weight.shape[-2], weight.shape[-1])
+    grid, shape = _grid(weight, scale), sides_of(weight.shape)
     if grid is None:
-        return math.prod(weight.shape[:-1]), weight.shape[-1]
+        return math.prod(weight.shape) // shape[1], shape[1]
     if len(scale.shape) == _BLOCK_AXES:
         tiles = (_USUAL_TILE, *tiles)
     runs = [run_length(side, count, ()) for side, count in zip(shape, grid, strict=True)]
@@ -179,7 +180,7 @@ def _grid(weight: Member, scale: Member) -> tuple[int, int] | None:
         RuleError: Scales of this shape do not belong to the weight.
         LeftAloneError: They belong to it in a way that is not decoded.
     """
-    shape, (rows, columns) = scale.shape, weight.shape[-2:]
+    shape, (rows, columns) = scale.shape, sides_of(weight.shape)
     if math.prod(shape) == 1:
         return None
     if len(weight.shape) == 3:

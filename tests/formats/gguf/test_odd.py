@@ -14,6 +14,7 @@ from explorer.analysis.columns import model_summaries
 from explorer.errors import ExplorerError, FormatError
 from explorer.formats import Severity
 from explorer.formats.columns import tensor_arrays
+from explorer.formats.gguf.llama_cpp import llama_cpp_problems
 from explorer.text import bytes_text
 from tests.helpers.gguf_files import Accept, Refuse, problem_texts
 from tests.helpers.gguf_writer import (
@@ -86,6 +87,10 @@ def test_a_type_without_a_size_is_one_warning_however_many_tensors_have_it(accep
         (4, "gptoss", 256 * 64 // 32 * 17, "MXFP4 (old)"),
         (4, None, 256 * 64 // 32 * 17, "MXFP4 (old)"),
         (4, None, 256 * 64 // 16 * 10, "removed (Q4_2)"),
+        (42, "qwen3", 256 * 64 // 64 * 18, "Q2_0"),
+        (42, "qwen3", 256 * 64 // 128 * 34, "Q2_0 (PrismML)"),
+        (142, "qwen3", 256 * 64 // 128 * 34, "PQ2_0"),
+        (143, "qwen3", 256 * 64 // 128 * 28, "PTQ1_0"),
         (144, "llama", 64 * (4 + 136), "IQ4_KS"),
     ],
 )
@@ -96,6 +101,8 @@ def test_an_id_means_what_the_file_s_size_and_architecture_say(
     tensors = [TensorSpec("odd", (256, 64), kind, bytes(nbytes)), TensorSpec("good")]
     model = accept(GgufFile(keys=keys, tensors=tensors))
     assert (model.tensors["odd"].type.name, model.tensors["odd"].nbytes) == (name, nbytes)
+    refused = "" if name in {"MXFP4", "Q2_0"} else f"tensor 'odd' is of type {name}"
+    assert all(problem.what.endswith(refused) for problem in llama_cpp_problems(model))
 
 
 def test_rows_that_are_stored_together_must_be_whole(accept: Accept) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 from explorer.planner.devices import quoted
 from explorer.planner.engines.llama_cpp.architectures import ARCHITECTURES
 from explorer.planner.engines.llama_cpp.header import Header, Weights
-from explorer.quantization.types import OF_IK_LLAMA_CPP, OF_LLAMA_CPP, TensorType
+from explorer.quantization.types import OF_IK_LLAMA_CPP, OF_LLAMA_CPP, OTHER_MEANINGS, TensorType
 
 OTHERS: Final = frozenset(
     (
@@ -61,8 +61,10 @@ _LOOSE: Final = frozenset(
 """Architectures whose blocks differ by more than their kind."""
 
 
-_OF_OLLAMA: Final = 4  # MXFP4 in the first files of gpt-oss, which Ollama loads
-_TYPES: Final = {"llama.cpp": {*OF_LLAMA_CPP, _OF_OLLAMA}, "ik_llama.cpp": OF_IK_LLAMA_CPP}
+_TYPES: Final = {  # 4: MXFP4 in the first files of gpt-oss, which Ollama loads
+    "llama.cpp": OF_LLAMA_CPP | {OTHER_MEANINGS[4]},
+    "ik_llama.cpp": OF_IK_LLAMA_CPP,
+}
 _ARCHITECTURES: Final = {
     "llama.cpp": {*ARCHITECTURES, *OTHERS},
     "ik_llama.cpp": frozenset((  # its `LLM_ARCH_NAMES`, at 8337e4cd
@@ -86,9 +88,9 @@ _ARCHITECTURES: Final = {
 def foreign_type(program: str, types: Iterable[TensorType]) -> str:
     """Return why a program will not load tensors of some types; "" if it knows them all."""
     for kind in types:
-        if kind.id is not None and kind.id not in _TYPES[program]:
+        if kind.id is not None and kind not in _TYPES[program]:
             other = "ik_llama.cpp" if program == "llama.cpp" else "llama.cpp"
-            known = f"; {other} does" if kind.id in _TYPES[other] else ""
+            known = f"; {other} does" if kind in _TYPES[other] else ""
             return f"{program} does not load tensors of type {quoted(kind.name)}{known}"
     return ""
 
