@@ -6,6 +6,7 @@ CUDA's and holds nothing, as those of docs/planner.md, section 13.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -16,6 +17,7 @@ from explorer.formats.model import Model
 from explorer.planner import Device, Hyperparameters, plan
 from explorer.planner import Settings as Asked
 from explorer.planner.engines.llama_cpp.allocation import Allocation, Settings, allocate
+from explorer.planner.engines.llama_cpp.builds import NEWEST
 from explorer.planner.engines.llama_cpp.fitting import fit
 from explorer.planner.engines.llama_cpp.header import Header
 from explorer.text import bytes_text
@@ -78,6 +80,34 @@ def test_flash_attention_is_off_where_a_device_has_no_kernel() -> None:
     vulkan = Settings(flash_attention=None, library="Vulkan")
     assert allocate(_header("heads-160"), vulkan).flash_attention
     assert allocate(_header("heads-160"), Settings(flash_attention=None, devices=0)).flash_attention
+
+
+@pytest.mark.parametrize(
+    ("library", "build", "types", "computes"),
+    [
+        ("CUDA", 10816, ("q8_0", "q8_0"), True),
+        ("CUDA", 10816, ("q8_0", "f16"), False),
+        ("CUDA", 10816, ("f16", "bf16"), False),
+        ("ROCm", 10816, ("q8_0", "f16"), False),
+        ("CUDA", 10901, ("q8_0", "f16"), True),
+        ("Vulkan", 10816, ("q8_0", "f16"), True),
+        ("Vulkan", NEWEST, ("bf16", "bf16"), True),
+        ("Vulkan", NEWEST, ("q8_0", "bf16"), False),
+        ("Metal", NEWEST, ("q8_0", "f16"), False),
+    ],
+)
+def test_a_kernel_is_for_some_pairs_of_types(
+    library: str, build: int, types: tuple[str, str], *, computes: bool
+) -> None:
+    key, value = types
+    header = _header("step35")
+    left = Settings(flash_attention=None, type_k=key, type_v=value, library=library, build=build)
+    assert allocate(header, left).flash_attention is computes
+    on, equal = (
+        allocate(header, replace(left, flash_attention=True, type_k=one)) for one in (key, value)
+    )
+    held, usual = (one.buffers["host"].compute or 0 for one in (on, equal))
+    assert (held > 1.5 * usual) is not computes  # then the CPU computes it
 
 
 def test_a_plan_says_what_it_costs_that_a_device_has_no_kernel() -> None:

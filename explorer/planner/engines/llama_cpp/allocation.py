@@ -292,7 +292,8 @@ def _has_flash_attention(header: Header, settings: Settings, places: _Places) ->
         return True  # they need it
     if not settings.devices or not settings.gpu_layers:
         return True  # the CPU has a kernel for everything
-    if lacks_kernel(header, settings.library, (settings.type_k, settings.type_v)):
+    types = settings.type_k, settings.type_v
+    if lacks_kernel(header, settings.library, types, revision(settings.build)):
         return False
     if settings.offload_kv or not any(header.recurrent):
         return True

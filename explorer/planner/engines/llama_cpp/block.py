@@ -444,7 +444,7 @@ def _in_one_kernel(  # noqa: PLR0913 - what a kernel is given
     queries = heads // max(keys.extent[1], 1)
     shape = keys.extent[0], values.extent[0], queries
     names = types[0].lower(), types[1].lower()
-    if not has_kernel(block.batch.library, shape, names):
+    if not has_kernel(block.batch.library, shape, names, block.batch.revision):
         found.on_host, found.scratch = True, 0  # the CPU computes it
     if decompress is not None:
         found = permute(_decompressed(block, decompress, permute(found)))

@@ -22,6 +22,7 @@ class Revision(NamedTuple):
     few_logits: bool
     kernel_copies: bool
     metal_copies: bool
+    any_pair: bool
     mixed: bool
 
 
@@ -31,7 +32,7 @@ class Change(NamedTuple):
     build: int  # the first build that has it
     field: str  # what it is called in `Revision`
     what: str  # what the build does since
-    library: str = ""  # of the devices where it does; "": of all
+    libraries: tuple[str, ...] = ()  # of the devices where it does; (): of all
 
 
 CHANGES: Final = (
@@ -40,7 +41,11 @@ CHANGES: Final = (
     Change(9415, "narrow_masks", "keeps masks of flash attention in 16 bits"),
     Change(9464, "few_logits", "reserves logits of few tokens in llama-server"),  # PR 23861
     Change(9489, "kernel_copies", "reserves the 16-bit copies of a quantized cache"),
-    Change(10644, "metal_copies", "reserves 16-bit copies of the cache", "Metal"),  # PR 27390
+    Change(10644, "metal_copies", "reserves 16-bit copies of the cache", ("Metal",)),  # PR 27390
+    Change(
+        *(10901, "any_pair", "computes attention on the GPU with any two types of the cache"),
+        ("CUDA", "ROCm"),
+    ),  # PR 28079; before it only where `GGML_CUDA_FA_ALL_QUANTS` was set
     Change(11401, "mixed", "reserves room for tokens and embeddings in one batch"),
 )
 """The changes, from the oldest to the newest."""
@@ -53,4 +58,8 @@ def revision(build: int) -> Revision:
 
 def changes_since(build: int, library: str) -> list[Change]:
     """Return the changes that a build does not have yet, on devices of a library."""
-    return [one for one in CHANGES if build < one.build and one.library in ("", library)]
+    return [
+        one
+        for one in CHANGES
+        if build < one.build and (not one.libraries or library in one.libraries)
+    ]

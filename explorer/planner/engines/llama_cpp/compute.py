@@ -94,7 +94,9 @@ def _remembered(header: Header, batch: Batch, placement: Placement) -> list[int]
         raise UnknownGraphError("positions are chosen")
     blocks, kind = kept(header.built, placement.key, lambda: _to_build(header, placement))
     types = batch.type_k.name.lower(), batch.type_v.name.lower()
-    attends_on_cpu = batch.flash_attention and lacks_kernel(header, batch.library, types)
+    attends_on_cpu = batch.flash_attention and lacks_kernel(
+        header, batch.library, types, batch.revision
+    )
     if placement.pipelined and attends_on_cpu:  # each block leaves copies of its cache
         blocks = [*range(header.first, header.loaded)]
 

@@ -18,7 +18,7 @@ from explorer.planner.attachments import check_together
 from explorer.planner.devices import Device, quoted
 from explorer.planner.engines.llama_cpp.allocation import MAX_SEQUENCES, allocate
 from explorer.planner.engines.llama_cpp.allocation import Settings as ServerSettings
-from explorer.planner.engines.llama_cpp.builds import NEWEST, changes_since
+from explorer.planner.engines.llama_cpp.builds import NEWEST, changes_since, revision
 from explorer.planner.engines.llama_cpp.fitting import DEFAULT_MARGIN, Decision, fit
 from explorer.planner.engines.llama_cpp.header import Header
 from explorer.planner.engines.llama_cpp.kernels import lacks_kernel
@@ -215,9 +215,14 @@ def _why_flash_attention(outcome: Outcome) -> str:
     """Say why flash attention is on or off where it is left to llama.cpp."""
     if outcome.allocation.flash_attention:
         return "on: the device of each layer has a kernel for it"
-    types = (outcome.settings.type_k, outcome.settings.type_v)
-    lacks = lacks_kernel(outcome.header, outcome.settings.library, types)
+    lacks = _lacks_kernel(outcome)
     return f"off: {lacks or 'the cache is on the CPU, and attention comes to lie there too'}"
+
+
+def _lacks_kernel(outcome: Outcome) -> str:
+    settings = outcome.settings
+    types, build = (settings.type_k, settings.type_v), revision(settings.build)
+    return lacks_kernel(outcome.header, settings.library, types, build)
 
 
 def _cost_without_flash_attention(outcome: Outcome) -> int:
@@ -325,8 +330,7 @@ def _warnings(outcome: Outcome) -> Iterator[str]:
             yield f"compute buffers on {library} are up to 10 % larger or smaller than planned"
         else:
             yield f"the compute buffers of {name} are not known. Those of a similar model are used"
-    types = outcome.settings.type_k, outcome.settings.type_v
-    missing = lacks_kernel(outcome.header, outcome.settings.library, types)
+    missing = _lacks_kernel(outcome)
     if outcome.devices and outcome.allocation.flash_attention and missing:
         yield f"{missing}: llama.cpp computes attention on the CPU, which is slow"
     for held in outcome.gpus:
