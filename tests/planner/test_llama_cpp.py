@@ -19,7 +19,7 @@ from explorer.planner.engines.llama_cpp.allocation import Allocation, Settings, 
 from explorer.planner.engines.llama_cpp.architectures import ARCHITECTURES
 from explorer.planner.engines.llama_cpp.graph import UnknownGraphError, made
 from explorer.planner.engines.llama_cpp.header import Header
-from tests.planner.models import TINY, TINY_TENSORS, header_model, packed
+from tests.planner.models import DATA, TINY, TINY_TENSORS, header_model, packed
 
 
 class _Golden:
@@ -516,3 +516,23 @@ def test_a_head_that_no_block_divides_has_no_quantized_cache() -> None:
 def test_a_value_of_the_wrong_type_is_an_error(key: str) -> None:
     with pytest.raises(PlanError, match=key):
         Header.from_model(header_model({**TINY, f"llama.{key}": "many"}, TINY_TENSORS))
+
+
+@pytest.mark.parametrize(
+    ("family", "build", "same"),
+    [
+        ("llama", 6000, {"kv_unified": True}),
+        ("gemma3", 6000, {"kv_unified": True}),
+        ("gemma3", 5000, {"kv_unified": True, "swa_full": True}),
+    ],
+)
+def test_older_builds_have_one_cache_for_all_and_before_that_no_windows(
+    family: str, build: int, same: dict[str, Any]
+) -> None:
+    made = packed(DATA / "llama_cpp_families.json.gz")["models"][family]
+    header = Header.from_model(header_model(made["metadata"], made["tensors"]))
+    asked = Settings(context=16_384, parallel=4, flash_attention=False, build=build)
+    found = allocate(header, asked)
+    assert found == allocate(header, replace(asked, **same))
+    newer = allocate(header, replace(asked, build=6097))
+    assert (newer.buffers["GPU0"].compute or 0) < (found.buffers["GPU0"].compute or 0)

@@ -151,6 +151,7 @@ def allocate(model: Model | Header, settings: Settings, *, with_compute: bool = 
         PlanError: The header is damaged, or llama.cpp refuses these settings.
     """
     header = model if isinstance(model, Header) else Header.from_model(model)
+    settings = as_built(settings)
     if settings.mtp:
         if not header.guesses_ahead:
             raise PlanError(_why_no_mtp(header))
@@ -166,6 +167,14 @@ def allocate(model: Model | Header, settings: Settings, *, with_compute: bool = 
         )
         return replace(found, draft=_allocate(settings.draft, asked, with_compute=with_compute))
     return found
+
+
+def as_built(settings: Settings) -> Settings:
+    """Return settings as their build takes them: older ones have one cache, and no windows."""
+    rules = revision(settings.build)
+    if rules.rows:
+        return settings
+    return replace(settings, kv_unified=True, swa_full=settings.swa_full or not rules.windows)
 
 
 def _why_no_mtp(header: Header) -> str:

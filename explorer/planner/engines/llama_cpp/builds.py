@@ -16,6 +16,7 @@ NEWEST: Final = 11434
 class Revision(NamedTuple):
     """What a build does. The fields are those of `CHANGES`."""
 
+    windows: bool
     rows: bool
     given: bool
     narrow_masks: bool
@@ -36,7 +37,9 @@ class Change(NamedTuple):
 
 
 CHANGES: Final = (
-    Change(6097, "rows", "reserves room for the numbers of the cells that it writes"),  # PR 14959
+    Change(5430, "windows", "caches no more than the window of layers that have one"),  # PR 13194
+    # PR 14959; without such numbers PR 14363 forces one cache for all requests
+    Change(6097, "rows", "numbers the cells that it writes, and may have a cache per request"),
     Change(7820, "given", "reserves room for given embeddings beside those of tokens"),  # PR 18898
     Change(9415, "narrow_masks", "keeps masks of flash attention in 16 bits"),
     Change(9464, "few_logits", "reserves logits of few tokens in llama-server"),  # PR 23861

@@ -16,7 +16,7 @@ from explorer.parallel import Check
 from explorer.planner import settings as known
 from explorer.planner.attachments import check_together
 from explorer.planner.devices import Device, quoted
-from explorer.planner.engines.llama_cpp.allocation import MAX_SEQUENCES, allocate
+from explorer.planner.engines.llama_cpp.allocation import MAX_SEQUENCES, allocate, as_built
 from explorer.planner.engines.llama_cpp.allocation import Settings as ServerSettings
 from explorer.planner.engines.llama_cpp.builds import NEWEST, changes_since, revision
 from explorer.planner.engines.llama_cpp.fitting import DEFAULT_MARGIN, Decision, fit
@@ -154,13 +154,15 @@ def _speculating(
     drafting = None if draft is None else _header_of(draft)
     if drafting is not None and asked.mtp:
         raise PlanError("tokens are drafted by the model itself or by a draft model, not by both")
-    return replace(
-        settings,
-        mtp=asked.mtp or 0,
-        draft=drafting,
-        draft_max=0 if drafting is None else asked.draft_max or _DRAFTED,
-        build=asked.build or NEWEST,
-        library=devices[0].library if devices else "CPU",
+    return as_built(
+        replace(
+            settings,
+            mtp=asked.mtp or 0,
+            draft=drafting,
+            draft_max=0 if drafting is None else asked.draft_max or _DRAFTED,
+            build=asked.build or NEWEST,
+            library=devices[0].library if devices else "CPU",
+        )
     )
 
 
