@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,7 +13,6 @@ from explorer.formats.model import Model
 from explorer.planner import Device, Host, Hyperparameters, Settings, plan
 from explorer.planner.engines.registry import ENGINES, default_engine
 from explorer.planner.folder import Folder
-from explorer.planner.inputs import PlanInputs, plan_result
 from explorer.planner.plan import Level, Plan
 from explorer.planner.settings import SETTINGS
 from explorer.present.plan import answer
@@ -188,15 +186,6 @@ def test_without_a_gpu_all_is_in_main_memory(h: Hyperparameters) -> None:
     assert "too much for main memory" in answer(small).sentence
 
 
-def test_what_llama_cpp_refuses_is_one_sentence(h: Hyperparameters) -> None:
-    inputs = PlanInputs(
-        Settings(flash_attention=False, kv_cache_type="q8_0"), (GPU,), profile="llama.cpp"
-    )
-    result = plan_result(h, inputs, {})
-    assert result.plan is None
-    assert "values cannot be quantized" in result.refusal
-
-
 def test_engines_are_found_by_name() -> None:
     folders, others = ["vllm", "mlx", "transformers"], ["ik_llama.cpp", "ollama-graphsize"]
     assert list(ENGINES) == ["llama.cpp", "ollama", "ollama-mlx", *folders, *others]
@@ -239,9 +228,3 @@ def test_the_default_is_what_runs_a_model_where_it_was_found(h: Hyperparameters)
 def test_settings_that_cannot_be(settings: dict[str, Any]) -> None:
     with pytest.raises(PlanError):
         Settings(**settings)
-
-
-def test_inputs_survive_being_saved() -> None:
-    settings = Settings(tensor_split=(3, 1), kv_unified=True, cpu_moe_layers=4, reserve=GIB)
-    inputs = PlanInputs(settings, (replace(GPU, reserve=MIB),), profile="llama.cpp")
-    assert PlanInputs.from_record(json.loads(json.dumps(inputs.record()))) == inputs

@@ -154,54 +154,6 @@ def test_settings_are_taken_as_they_are_but_for_embedding_models() -> None:
     assert layout.batch == 5000
 
 
-def test_without_gpus_or_with_no_layers_all_is_on_the_cpu() -> None:
-    h = small_model()
-    for layout in (
-        lay_out(h, ASKED, []),
-        lay_out(h, ASKED, [Device("0", "CUDA", 80 * GIB)], num_gpu=0),
-    ):
-        assert (layout.placed, layout.vram_total, layout.graph_used) == (0, 0, "partial")
-        assert layout.total == h.weights + layout.sizes.kv_total
-
-
-def test_a_gpu_with_less_than_the_buffer_is_left_alone() -> None:
-    layout = lay_out(small_model(), ASKED, [Device("0", "CUDA", 100)])
-    assert layout.placed == 0
-    assert not layout.devices[0].listed
-
-
-def test_the_fewest_gpus_are_used_unless_they_are_spread() -> None:
-    devices = [Device(str(i), "CUDA", (8 - i) * GIB) for i in range(3)]
-    few = lay_out(small_model(), ASKED, devices)
-    spread = lay_out(small_model(), ASKED, devices, spread=True)
-    assert [d.listed for d in few.devices] == [True, False, False]
-    assert [d.listed for d in spread.devices] == [True, True, True]
-    assert few.fully_offloaded
-    assert spread.fully_offloaded
-
-
-def test_a_model_never_spans_two_libraries() -> None:
-    devices = [Device("0", "CUDA", 800 * MIB), Device("0", "Vulkan", 900 * MIB, integrated=True)]
-    layout = lay_out(small_model(), ASKED, devices)
-    assert len({d.device.library for d in layout.devices if d.layers}) == 1
-
-
-def test_on_a_partial_fit_the_output_layer_stays_on_the_cpu() -> None:
-    layout = lay_out(small_model(), ASKED, [Device("0", "CUDA", 900 * MIB)])
-    assert 0 < layout.placed < 5
-    assert layout.devices[0].layers == range(4 - layout.placed, 4)
-    asked = lay_out(small_model(), ASKED, [Device("0", "CUDA", 80 * GIB)], num_gpu=2)
-    assert asked.devices[0].layers == range(2, 4)
-
-
-def test_what_is_held_back_shrinks_the_room() -> None:
-    devices = [Device("0", "CUDA", 900 * MIB)]
-    free = lay_out(small_model(), ASKED, devices)
-    held = lay_out(small_model(), ASKED, devices, overhead=100 * MIB)
-    assert held.placed < free.placed
-    assert held.devices[0].reserved == free.devices[0].reserved + 100 * MIB
-
-
 def test_the_projector_goes_to_the_first_discrete_gpu() -> None:
     devices = [
         Device("0", "Vulkan", 8 * GIB, integrated=True),

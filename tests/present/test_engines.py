@@ -68,9 +68,10 @@ def test_copies_for_other_programs_agree(h: Hyperparameters) -> None:
     assert fields["Context Length"] == "2048"
     assert (fields["GPU Offload"], fields["Unified KV Cache"]) == ("2 layers", "off")
     assert fields["K Cache Quantization Type"] == "q8_0"
-    assert "PARAMETER num_ctx 1024" in modelfile_lines(plan)
-    assert "PARAMETER num_gpu 2" in modelfile_lines(plan)
-    assert "OLLAMA_KV_CACHE_TYPE=q8_0" in environment_lines(plan)
+    numbers = {"num_ctx": 1024, "num_batch": 512, "num_gpu": 2}
+    assert modelfile_lines(plan) == [f"PARAMETER {name} {one}" for name, one in numbers.items()]
+    variables = {"CONTEXT_LENGTH": 1024, "NUM_PARALLEL": 2, "KV_CACHE_TYPE": "q8_0"}
+    assert environment_lines(plan) == [f"OLLAMA_{name}={one}" for name, one in variables.items()]
     command = server_command(Path("a b.gguf"), plan)
     assert command.startswith("llama-server --model 'a b.gguf' --ctx-size 2048 --parallel 2")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import partial
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
@@ -211,22 +210,6 @@ def test_the_answer_is_announced_once_it_comes_to_rest(
     qtbot.waitUntil(lambda: told[-1] == _sentence(panel))
     assert len(told) <= 2  # the verdict and what a search found, not one for each step on the way
     assert "QAccessibleAnnouncementEvent" in events
-
-
-def test_a_search_stops_at_its_next_layout(panel: Panel) -> None:
-    request = panel.state.inputs.request(panel.state.model.h, {})
-    trials = 0
-
-    def check() -> None:
-        nonlocal trials
-        trials += 1
-        if trials == 2:
-            raise InterruptedError
-
-    for search in (partial(solve, "context"), suggestions):
-        trials = 0
-        with pytest.raises(InterruptedError):
-            search(request, OLLAMA_013, check)
 
 
 def test_llama_cpp_says_what_would_put_all_layers_on_the_gpu(qtbot: QtBot, panel: Panel) -> None:
