@@ -16,8 +16,8 @@ QUANTS: Final = "quants"
 
 
 _FILLERS: Final = (
-    "a an and any are can could do does for get have i if in is it me much my of on or please run "
-    "see show some that the this to use want will with would you"
+    "a an and any are between can could do does for get have i if in is it many me mode much my of "
+    "on or per please run see show some that the there this to use want will with would you"
 )
 FILLERS: Final = frozenset(_FILLERS.split())
 """Words of a question that say nothing of what is asked."""
@@ -36,9 +36,14 @@ QUESTIONS: Final = (
         "Does this model fit? Largest context, memory",
         "planner",
         "fit fits run runs vram ram memory kv cache smaller context tokens offload layers "
-        "command server how",
+        "command ollama server how",
     ),
     Question("How fast is it, and why is it slow?", "planner", "speed slow fast tokens/s second"),
+    Question(
+        "Pictures, sound: add a projector, an adapter or a draft model",
+        "planner",
+        "projector mmproj vision images audio multimodal adapter lora draft speculative file",
+    ),
     Question(
         "Two models at once: what fits beside another?",
         "planner",
@@ -57,7 +62,7 @@ QUESTIONS: Final = (
         "free space delete remove disk full clean duplicates unused ollama rm",
     ),
     Question("What is in this file?", "overview", "what file inside architecture type quant size"),
-    Question("What changed between two models?", "compare", "changed diff difference compare two"),
+    Question("What changed between two models?", "compare", "diff difference quants q4 q8"),
     Question(
         "What does quantization lose? Errors, importance matrix",
         "errors",

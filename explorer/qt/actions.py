@@ -1,6 +1,6 @@
 """Every command of the window, and the menus; keys and the shortcut list share them.
 
-And the menus whose entries depend on what is in front: what to compare with, to save, to go on to.
+And the menus whose entries depend on what is in front: what to save, to go on to.
 """
 
 from __future__ import annotations
@@ -261,8 +261,8 @@ class RecentMenu(QMenu):
             self.addAction("Nothing was opened yet").setEnabled(False)
 
 
-def offer_references(menu: QMenu, panels: Panels) -> None:
-    """Fill the menu of what the current model can be compared with."""
+def _offer_references(menu: QMenu, panels: Panels) -> None:
+    """Fill a menu with what the current model can be compared with."""
     references = panels.references
 
     def compare(held: ref[Document]) -> None:
@@ -274,27 +274,13 @@ def offer_references(menu: QMenu, panels: Panels) -> None:
         panels.setCurrentWidget(panels.compare)
         panels.app.ask_reference()
 
-    def choose_type() -> None:
-        if panels.group != "compare":
-            panels.setCurrentWidget(panels.errors)
-        panels.compare_bar().original.list.setFocus()
-        panels.compare_bar().original.list.showPopup()
-
-    menu.clear()
     others = [each for each in references.documents if each is not references.document]
     for document in others:
         title = plain_text(document.title).replace("&", "&&")
         action = menu.addAction(_type_icon(document), title)
         action.triggered.connect(partial(compare, ref(document)))  # the menu outlives it
     menu.addSeparator()
-    further = [
-        menu.addAction("&Another model…", ask),
-        menu.addAction("Another &type…", choose_type),
-    ]
-    if references.chosen is not None:
-        menu.addAction("&Stop comparing", references.stop)
-    for action in further:
-        action.setEnabled(references.document is not None)
+    menu.addAction("&Another model…", ask)
 
 
 def add_navigation(
@@ -316,7 +302,7 @@ def add_navigation(
     pages.addActions([actions.pages[name] for name in names if name != panels.page])
     if panels.page != "planner":
         pages.addAction(actions.groups["planner"])
-    offer_references(menu.addMenu("Co&mpare with"), panels)
+    _offer_references(menu.addMenu("Co&mpare with"), panels)
     if not is_address(document.path):
         file = document.model.tensors.rows[rows[0]].file if rows else document.path
         menu.addAction("Show in &file manager", partial(show_folder, file))

@@ -355,9 +355,9 @@ class MainWindow(QtWidgets.QMainWindow):
         actions.change_machine.triggered.connect(self.panels.ask_machine)
         for button in (self.bottom.machine, self.shell.head.machine):
             button.clicked.connect(actions.change_machine.trigger)
-        actions.show_tree.setChecked(True)
-        actions.show_tree.toggled.connect(self.shell.show_tree)
-        self.shell.tree_wanted.connect(actions.show_tree.setChecked)
+        self.shell.tree_followed.connect(self._follow_tree)
+        self.shell.follow()
+        actions.show_tree.triggered.connect(self.shell.show_tree)
         for name, action in actions.groups.items():
             action.triggered.connect(partial(self.panels.show_group, name))
         for name, action in actions.pages.items():
@@ -524,10 +524,10 @@ class MainWindow(QtWidgets.QMainWindow):
         panels.selection.select_tensors([row], again=True)
         panels.show_one_of(panels.tensors, panels.weights, panels.raw, *panels.of_errors)
 
-    def reveal_layer(self, document: Document, row: int) -> None:
+    def reveal_layer(self, document: Document, row: int, *, leave_planner: bool = False) -> None:
         """Select the layer of a tensor as a whole, and show it among the others."""
         self.show_document(document)
-        self.panels.open_layer(row)
+        self.panels.open_layer(row, leave_planner=leave_planner)
 
     def reveal_key(self, document: Document, position: int) -> None:
         """Select a metadata entry in every panel that knows it, and show one of them."""
@@ -564,7 +564,7 @@ class MainWindow(QtWidgets.QMainWindow):
         kind, titles = quick_open.ResultKind, FULL_TITLES
         names = {title: name for name, title in titles.items()}
         reveal = {kind.KEY: self.reveal_key, kind.TENSOR: self.reveal_tensor}
-        reveal[kind.LAYER] = self.reveal_layer
+        reveal[kind.LAYER] = partial(self.reveal_layer, leave_planner=True)
         reveal[kind.MODEL] = lambda document, _: self.reveal_model(document)
         of_tensors = [titles[name] for name in OF_TENSORS]
         context = quick_open.SearchContext(
@@ -589,6 +589,10 @@ class MainWindow(QtWidgets.QMainWindow):
     def _focus_search(self) -> None:
         if not self.panels.focus_search():
             self.show_quick_open()
+
+    def _follow_tree(self, wanted: bool, useful: bool) -> None:
+        self.actions_.show_tree.setChecked(wanted)
+        self.actions_.show_tree.setEnabled(useful)
 
     def _close_current(self) -> None:
         if self.current is not None:

@@ -451,13 +451,13 @@ class Panels(Pages):
         compared = self.references.chosen is not None and len(rows) == 1
         self.setCurrentWidget(self.errors if compared else self.weights)
 
-    def open_layer(self, row: int) -> None:
+    def open_layer(self, row: int, *, leave_planner: bool = False) -> None:
         """Show the layer of a tensor among the others: its errors, if there are some, or figures.
 
-        The planner and the maps show it, too.
+        The planner, unless it shall be left, and the maps show it, too.
         """
         self.selection.select_tensors([row], again=True, layer=True)
-        if self.currentWidget() is self.planner:
+        if self.currentWidget() is self.planner and not leave_planner:
             return
         if self.group == "compare" or self.references.chosen is not None:
             self.show_one_of(self.error_layers, self.error_map)

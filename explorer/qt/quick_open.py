@@ -39,6 +39,7 @@ MOST_FOUND: Final = 200
 _LONGEST_TEXT: Final = 300
 _MOST_OF_LAYERS: Final = 20_000  # tensors that are looked at for their layers
 _LEAST_OF_PAGE: Final = 3  # letters that a page is named with
+_AMOUNT: Final = re.compile(r"\b\d[\d.,]*\s*([kmgt]i?b|tokens)\b")  # "free 50 GB"
 _NO_WORD: Final = re.compile(r"[\W_]")
 
 
@@ -237,7 +238,11 @@ def search(sources: Sequence[SearchSource], query: str, check: Check = never) ->
     ranked = []
     for number, source in enumerate(sources):
         asked = source.kind is ResultKind.ANSWER
-        telling = [word for word in words if word.strip("?") not in FILLERS] if asked else words
+        spoken = _AMOUNT.sub(" ", query.lower()).split() if asked else words
+        if asked or source.kind is ResultKind.ACTION:
+            telling = [word for word in spoken if word.strip("?") not in FILLERS]
+        else:
+            telling = words
         for place, page, rest in _matches(source, telling or words, check):
             # people ask in other words than ours, and the words of a question stand in no order
             name = " ".join((*rest[:1], source.searched[place])) if asked else source.names[place]

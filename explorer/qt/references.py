@@ -268,11 +268,6 @@ class References(QObject):
                 self._originals[other] = self.original
             self.app.open(other.path, page)
 
-    def stop(self) -> None:
-        """Compare the current model with nothing."""
-        self.choose_other(None)
-        self.choose(None)
-
     def _is_possible(self, reference: Reference) -> bool:
         closed = isinstance(reference, Document) and reference not in self.documents
         return not closed and (reference is None or reference is not self.document)

@@ -36,7 +36,7 @@ from explorer.present.explanations import picture_text
 from explorer.present.model import gravest, mark
 from explorer.present.tables.facts import FACTS
 from explorer.present.titles import GROUP_TITLES, OF_A_ALONE, PANEL_TITLES
-from explorer.qt.actions import Actions, offer_references, offer_to_save
+from explorer.qt.actions import Actions, offer_to_save
 from explorer.qt.document import Document
 from explorer.qt.machine import PlannedMachine
 from explorer.qt.panels import GROUPS, Panels
@@ -365,10 +365,11 @@ class Shell(QWidget):
     """Rail, tree, head and pages side by side; what is chosen in one, the others follow.
 
     Signals:
-        tree_wanted: Whether the tree is shown at this width; below 1,100 pixels it hides at first.
+        tree_followed: Whether the tree is wanted at this width (below 1,100 pixels it hides at
+            first), and whether there is one on this page.
     """
 
-    tree_wanted = Signal(bool)
+    tree_followed = Signal(bool, bool)
 
     def __init__(
         self, panels: Panels, tree: QWidget, above: QWidget, parent: QWidget | None = None
@@ -422,7 +423,9 @@ class Shell(QWidget):
         self.rail.setCurrentIndex(list(GROUPS).index(group))
         self.rail.blockSignals(False)
         useful = group != "library" and self.panels.selection.document is not None
-        self.tree.setVisible(self._with_tree[self._is_narrow] and useful)
+        wanted = self._with_tree[self._is_narrow]
+        self.tree.setVisible(wanted and useful)
+        self.tree_followed.emit(wanted, useful)
         fit_side(self.splitter)
         self.head.show_pages(self.panels.pages_of(group), self.panels.page)
         self.head.show_machine(group == "library")
@@ -489,7 +492,6 @@ class Shell(QWidget):
         self.rail.fold(self._is_narrow)
         before = event.oldSize()
         if not before.isValid() or (before.width() < FOLDS_BELOW) is not self._is_narrow:
-            self.tree_wanted.emit(self._with_tree[self._is_narrow])
             self.follow()
 
 
@@ -550,9 +552,12 @@ class TopBar(QWidget):
         self.menus.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         self.open = IconButton("open", "Open", "Open model files (Ctrl+O)", self)
         self.open.clicked.connect(actions.open_files.trigger)
-        tip = "Compare the current model with another one, or with another type"
-        self.compare = IconButton("compare", "Compare", tip, self)
-        self.compare.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        tip = "Show the open models beside the pages, or hide them (Ctrl+B)"
+        self.tree = IconButton("tree", "Tree", tip, self)
+        self.tree.setCheckable(True)
+        self.tree.clicked.connect(actions.show_tree.trigger)
+        actions.show_tree.toggled.connect(self.tree.setChecked)
+        actions.show_tree.enabledChanged.connect(self.tree.setEnabled)
         self.search = SearchButton(actions.go_to, self)
         tip = "Save what is shown"
         self.save = IconButton("save", "Save", tip, self)
@@ -565,18 +570,16 @@ class TopBar(QWidget):
         self.more = IconButton("more", "More", tip, self, words=False)
         self.more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self.more.setVisible(self.menus.isNativeMenuBar())
-        self._worded = (self.open, self.compare, self.save)
-        parts = (self.menus, self.open, self.compare, 1, (self.search, 12), 1)
+        self._worded = (self.open, self.tree, self.save)
+        parts = (self.menus, self.open, self.tree, 1, (self.search, 12), 1)
         margins = (Space.NEAR, Space.NEAR, Space.NEAR, Space.NEAR)
         last = (self.save, self.appearance, self.more)
         row(*parts, *last, of=self, margins=margins, spacing=Space.TIGHT)
 
     def fill_menus(self, actions: Actions, panels: Panels) -> None:
         """Give the buttons their menus; what is open and in front decides what they hold."""
-        compare, save = QMenu(self), QMenu(self)
-        compare.aboutToShow.connect(partial(offer_references, compare, panels))
+        save = QMenu(self)
         save.aboutToShow.connect(partial(offer_to_save, save, panels))
-        self.compare.setMenu(compare)
         self.save.setMenu(save)
         appearance = QMenu(self)
         appearance.addActions(list(actions.schemes.values()))

@@ -114,8 +114,16 @@ def test_the_tree_hides_itself_in_a_narrow_window_until_it_is_asked_for(
         assert action.isChecked() is shown
     window.resize(960, 640)
     qtbot.waitUntil(lambda: not tree.isVisible())
-    action.trigger()
+    button = window.top.tree  # always in sight: it leads to the other open models
+    assert not button.isChecked()
+    button.click()
     assert tree.isVisible()
+    assert button.isChecked()
+    assert action.isChecked()
+    window.panels.show_page("library")  # which has a tree of its own
+    assert not button.isEnabled()
+    assert not action.isEnabled()
+    wait_idle(qtbot, window)
 
 
 def test_all_pages_of_the_planner_are_seen_at_once(

@@ -312,11 +312,17 @@ def test_usual_questions_take_four_steps_at_most(
     assert panels.page == "library"
     window.open_paths([small_path])
     qtbot.waitUntil(lambda: len(window.documents) == 2)
-    menu = window.top.compare.menu()  # compare two models: a click on the button,
-    menu.aboutToShow.emit()
-    entry(menu, demo.title).trigger()  # and one on the model
+    qtbot.keyClick(window, Qt.Key.Key_6, control)  # compare the two open models: one key
     assert panels.page == "compare"
     assert panels.references.chosen is demo
+    wait_idle(qtbot, window)
+    panels.show_page("planner")
+    qtbot.keyClick(window, Qt.Key.Key_K, control)
+    dialog = window.findChildren(QuickOpen)[-1]
+    qtbot.keyClicks(dialog.edit, "layer 0")
+    with qtbot.waitSignal(dialog.finished):
+        qtbot.keyClick(dialog.edit, Qt.Key.Key_Return)
+    assert panels.page == "error_layers"  # not the planner, which only says where the layer is
     wait_idle(qtbot, window)
 
 
@@ -325,7 +331,7 @@ def test_no_menu_has_a_key_twice(qtbot: QtBot, window: MainWindow) -> None:
     top = window.top
     for action in top.menus.actions():
         assert list(repeated(action.menu(), action.text())) == []
-    for button in (top.compare, top.save, top.appearance):
+    for button in (top.save, top.appearance):
         button.menu().aboutToShow.emit()
         assert list(repeated(button.menu(), button.text())) == []
     menu = right_click(qtbot, window.open_models.tree, 0)

@@ -89,6 +89,14 @@ class WaitingNames(list[str]):
         ("what changed", "compare"),
         ("which quant", QUANTS),
         ("what is in this file", "overview"),
+        ("free 50 GB", FILES),
+        ("add a projector", "planner"),
+        ("images", "planner"),
+        ("two quants", "compare"),
+        ("difference between Q4 and Q8", "compare"),
+        ("tokens per second", "planner"),
+        ("how many tokens fit", "planner"),
+        ("ollama command", "planner"),
     ],
 )
 def test_a_question_in_peoples_words_is_answered_first(
@@ -99,6 +107,11 @@ def test_a_question_in_peoples_words_is_answered_first(
     best = found.entries[0]
     assert best.kind is ResultKind.ANSWER
     assert QUESTIONS[best.position].page == page
+
+
+def test_commands_are_found_in_peoples_words() -> None:
+    found = search(search_sources([], ["Guide", "Dark"], ["Help", "View: Appearance"]), "dark mode")
+    assert [entry.text for entry in found.entries] == ["Dark"]
 
 
 def test_every_question_leads_to_a_page() -> None:

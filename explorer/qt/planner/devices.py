@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from PySide6 import QtCore, QtWidgets
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QAction, QFocusEvent, QKeySequence
+from PySide6.QtGui import QAction, QFocusEvent, QKeyEvent, QKeySequence
 
 from explorer.errors import PlanError
 from explorer.hardware.catalogue import Catalogue, load_catalogue
@@ -557,6 +557,15 @@ class MachineDialog(QtWidgets.QDialog):
     def _say(self, error: object) -> None:
         self.refused.setText(plain_text(str(error)))
         self.refused.show()
+
+    # Qt
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Have Enter press the button that has the focus, or take a value: it closes nothing."""
+        if event.key() not in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            super().keyPressEvent(event)
+        elif isinstance(button := self.focusWidget(), QtWidgets.QAbstractButton):
+            button.click()
 
 
 class _SizeDelegate(PaddedDelegate):
