@@ -19,6 +19,11 @@ class Line:
     text: str
 
 
+def line(title: str, text: str, tip: str = "") -> Line:
+    """Return a figure of no column."""
+    return Line("", title, tip, None, text)
+
+
 def lines_of(table: Table[Row], row: Row, unknown: str = "–") -> list[Line]:
     """Return the columns of a table as lines, with all digits that are sure.
 

@@ -32,15 +32,22 @@ from explorer.present.colours import LAYER_COLOURS, OTHERS_COLOUR
 from explorer.present.explanations import picture_text
 from explorer.present.model import model_sentence, problem_line
 from explorer.present.tables.facts import FACTS, model_facts
-from explorer.present.tables.lines import Line
+from explorer.present.tables.lines import Line, line
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobSlot
 from explorer.qt.machine import PlannedMachine
 from explorer.qt.services import Services
-from explorer.qt.theme import CORNER, SERIES, Space, TextSize, ink_of, style_text, warning_colour
+from explorer.qt.theme import CORNER, SERIES, Space, TextSize, ink_of, warning_colour
 from explorer.qt.widgets.building import column, row
 from explorer.qt.widgets.cells import level_colours
-from explorer.qt.widgets.labels import SELECTABLE, FigureTile, Tile, TileRow, plain_label
+from explorer.qt.widgets.labels import (
+    FigureTile,
+    Tile,
+    TileRow,
+    facts_form,
+    plain_label,
+    text_label,
+)
 from explorer.qt.widgets.painting import FoldButton, IconLabel, fill_type, plain_tip
 from explorer.qt.widgets.segments import SegmentBar
 from explorer.text import (
@@ -78,8 +85,8 @@ class StartPage(QtWidgets.QWidget):
     ) -> None:
         super().__init__(parent)
         drop = Tile(self)
-        title = _text("No model is open", drop, TextSize.TITLE)
-        hint = _text(
+        title = text_label("No model is open", drop, TextSize.TITLE)
+        hint = text_label(
             "Open a GGUF or safetensors file with Ctrl+O, or drop files and folders here. "
             "Nothing is changed on disk, and nothing is sent anywhere.",
             drop,
@@ -101,7 +108,7 @@ class StartPage(QtWidgets.QWidget):
         )
         layout = column(drop, of=self, spacing=Space.GROUP)
         if recent:
-            layout.addWidget(_text("Opened before", self, TextSize.SECTION))
+            layout.addWidget(text_label("Opened before", self, TextSize.SECTION))
         for path in recent[:_MOST_RECENT]:
             line = QtWidgets.QToolButton(self)
             line.setAutoRaise(True)
@@ -112,8 +119,8 @@ class StartPage(QtWidgets.QWidget):
             folder.setForegroundRole(QPalette.ColorRole.PlaceholderText)
             layout.addLayout(row(line, folder, 1, spacing=Space.NEAR))
         if machine:
-            heading = _text("This machine", self, TextSize.SECTION)
-            text = _text(machine, self)
+            heading = text_label("This machine", self, TextSize.SECTION)
+            text = text_label(machine, self)
             layout.addLayout(column(heading, text, spacing=Space.NEAR))
         self._unfilled: QtWidgets.QVBoxLayout | None = layout
 
@@ -122,9 +129,9 @@ class StartPage(QtWidgets.QWidget):
 
         title = "Where the library looks for downloads"
         store = "Where this program keeps the models that it downloads."
-        places = [Line("store", p.kind.program, store, None, str(p.root)) for p in this_machine()]
-        heading = _text(title, self, TextSize.SECTION)
-        layout.addLayout(column(heading, _form(places, self), spacing=Space.NEAR))
+        places = [line(p.kind.program, str(p.root), store) for p in this_machine()]
+        heading = text_label(title, self, TextSize.SECTION)
+        layout.addLayout(column(heading, facts_form(places, self), spacing=Space.NEAR))
 
     def paintEvent(self, event: QPaintEvent) -> None:
         if self._unfilled is not None:
@@ -253,7 +260,7 @@ class OverviewView(QtWidgets.QScrollArea):
     def _fill(self, layout: QtWidgets.QVBoxLayout, document: Document) -> None:
         page = layout.parentWidget()
         name = document.facts.name or document.title
-        heading = _text(shorten(plain_text(name), _LONGEST_TITLE), page, TextSize.SECTION)
+        heading = text_label(shorten(plain_text(name), _LONGEST_TITLE), page, TextSize.SECTION)
         sentence = model_sentence(document.model, document.facts)
         if self._belonging is not None:
             sentence = self._belonging.sentence
@@ -261,7 +268,7 @@ class OverviewView(QtWidgets.QScrollArea):
             sentence = f"{document.kind}."
         elif self._fit is not None:
             sentence = f"{sentence} {self._fit[1]}"
-        about = _text(shorten(plain_text(sentence), _LONGEST_FACT), page)
+        about = text_label(shorten(plain_text(sentence), _LONGEST_FACT), page)
         layout.addLayout(column(heading, about, spacing=Space.TIGHT))
         if self._belonging is not None and self._belonging.action:
             use = partial(self._use, document, self._belonging)
@@ -279,10 +286,10 @@ class OverviewView(QtWidgets.QScrollArea):
         shape = [one for one in figures if one.name in _SHAPE]
         left = column(spacing=Space.NEAR)
         if shape:
-            left.addWidget(_text("Shape", page, TextSize.SECTION))
-            left.addLayout(_form(shape, page))
+            left.addWidget(text_label("Shape", page, TextSize.SECTION))
+            left.addLayout(facts_form(shape, page))
         left.addStretch(1)
-        right = column(_text("Next", page, TextSize.SECTION), spacing=Space.NEAR)
+        right = column(text_label("Next", page, TextSize.SECTION), spacing=Space.NEAR)
         for button in self._links(document, page):
             right.addLayout(row(button, 1))
         right.addStretch(1)
@@ -342,7 +349,7 @@ class OverviewView(QtWidgets.QScrollArea):
 
     def _bytes(self, document: Document, page: QtWidgets.QWidget) -> QtWidgets.QWidget:
         card = Tile(page)
-        title = _text("What the bytes are spent on", card, TextSize.SECTION)
+        title = text_label("What the bytes are spent on", card, TextSize.SECTION)
         views = SegmentBar("Bytes by", card)
         parts_of = ("By component",) if document.facts.components else ()
         for text in ("By type", "By role", "By layer", *parts_of):
@@ -391,14 +398,14 @@ class OverviewView(QtWidgets.QScrollArea):
         inner = QtWidgets.QWidget(part)
         path, count = plain_text(str(document.path)), len(document.model.files)
         files = f"{count} files" + "   ·   " if count > 1 else ""
-        line = _text(files + path, inner)
+        line = text_label(files + path, inner)
         lines = [line]
         if not document.problems:
             checked = "Checked: its structure is sound."
             if document.model.format == "gguf":
                 checked = "Checked: its structure is sound, for llama.cpp's reader too."
-            lines.append(_text(checked, inner))
-        column(*lines, _form(figures, inner), of=inner, spacing=Space.NEAR)
+            lines.append(text_label(checked, inner))
+        column(*lines, facts_form(figures, inner), of=inner, spacing=Space.NEAR)
 
         def show(on: bool) -> None:
             self._unfolded = on
@@ -444,7 +451,7 @@ def _warn(label: QtWidgets.QLabel) -> None:
 def _problems(problems: Sequence[Problem], page: QtWidgets.QWidget) -> QtWidgets.QWidget:
     """Return a banner of what is wrong with a model."""
     banner, shown = Tile(page, ink_of(page.palette()).warning), problems[:_MOST_PROBLEMS]
-    heading = _text(f"Problems: {len(problems)}", banner, TextSize.SECTION)
+    heading = text_label(f"Problems: {len(problems)}", banner, TextSize.SECTION)
     button = QtWidgets.QPushButton("C&opy all", banner)
     button.setToolTip("Copy the problems as text, a line each")
     lines = "\n".join(map(problem_line, problems))
@@ -453,12 +460,12 @@ def _problems(problems: Sequence[Problem], page: QtWidgets.QWidget) -> QtWidgets
     pad = (Space.GROUP, Space.WIDE) * 2
     layout = column(head, of=banner, margins=pad, spacing=Space.TIGHT)
     for problem in shown:
-        label = _text(problem_line(problem), banner)
+        label = text_label(problem_line(problem), banner)
         _warn(label)
         layout.addWidget(label)
     if len(problems) > len(shown):
         more = integer_text(len(problems) - len(shown))
-        layout.addWidget(_text(f"and {more} more", banner))
+        layout.addWidget(text_label(f"and {more} more", banner))
     return banner
 
 
@@ -466,10 +473,10 @@ def _declared(declared: DeclaredQuantization, page: QtWidgets.QWidget) -> QtWidg
     """Return what the configuration declares beside what the keys say."""
     from explorer.present.tables.quantization import declared_table  # noqa: PLC0415 - not for first paint
 
-    heading = _text("Quantization", page, TextSize.SECTION)
+    heading = text_label("Quantization", page, TextSize.SECTION)
     titles = [heading]
     if declared.sentence is not None:
-        titles.append(_text(shorten(plain_text(declared.sentence), _LONGEST_FACT), page))
+        titles.append(text_label(shorten(plain_text(declared.sentence), _LONGEST_FACT), page))
     grid = QtWidgets.QGridLayout()
     grid.setHorizontalSpacing(Space.PAGE)
     grid.setVerticalSpacing(Space.NEAR)
@@ -477,15 +484,15 @@ def _declared(declared: DeclaredQuantization, page: QtWidgets.QWidget) -> QtWidg
     grid.setColumnStretch(2, 1)
     for number, described in enumerate(declared_table(declared).shown()):
         if number:
-            head = _text(plain_text(described.title), page)
+            head = text_label(plain_text(described.title), page)
             head.setForegroundRole(QPalette.ColorRole.PlaceholderText)
             grid.addWidget(head, 0, number)
-        for place, line in enumerate(declared.lines, start=1):
-            label = _text(shorten(described.cell(line), _LONGEST_CELL), page)
+        for place, fact in enumerate(declared.lines, start=1):
+            label = text_label(shorten(described.cell(fact), _LONGEST_CELL), page)
             if number == 0:
                 label.setWordWrap(False)
                 label.setForegroundRole(QPalette.ColorRole.PlaceholderText)
-            elif described.tone is not None and described.tone(line):
+            elif described.tone is not None and described.tone(fact):
                 _warn(label)
             label.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft)
             grid.addWidget(label, place, number)
@@ -497,33 +504,6 @@ _SHAPE = frozenset(
     | {"experts", "experts_used", "vocabulary", "tokenizer", "license"}
 )
 _MOST_RECENT = 5
-
-
-def _form(figures: Sequence[Line], parent: QtWidgets.QWidget) -> QtWidgets.QFormLayout:
-    form = QtWidgets.QFormLayout()
-    form.setHorizontalSpacing(Space.PAGE)
-    form.setVerticalSpacing(Space.NEAR)
-    form.setLabelAlignment(Qt.AlignmentFlag.AlignLeft)
-    form.setFieldGrowthPolicy(QtWidgets.QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow)
-    for fact in figures:
-        text = shorten(plain_text(fact.text), _LONGEST_FACT)
-        label, value = _text(fact.title, parent), _text(text, parent)
-        label.setWordWrap(False)
-        label.setForegroundRole(QPalette.ColorRole.PlaceholderText)
-        value.setAccessibleName(f"{fact.title}: {text}")
-        for part in (label, value):
-            part.setWhatsThis(fact.tip)
-        form.addRow(label, value)
-    return form
-
-
-def _text(text: str, parent: QtWidgets.QWidget, size: TextSize = TextSize.BODY) -> QtWidgets.QLabel:
-    label = plain_label(parent, text)
-    label.setTextInteractionFlags(SELECTABLE)
-    label.setWordWrap(True)
-    if size is not TextSize.BODY:
-        style_text(label, size)
-    return label
 
 
 @dataclass(frozen=True)

@@ -9,33 +9,44 @@ from PySide6.QtCore import QByteArray, QItemSelection, QItemSelectionModel, Sign
 from PySide6.QtWidgets import QWidget
 
 from explorer.present.stores import reclaimable_text
-from explorer.present.tables.library import StoredFile, duplicates_text, file_table, removals_of
-from explorer.qt.library.nodes import size_text, user_lines
+from explorer.present.tables.library import (
+    FILES,
+    StoredFile,
+    duplicates_text,
+    file_table,
+    removals_of,
+)
+from explorer.present.tables.lines import Line, line
+from explorer.qt.library.nodes import users_fact
 from explorer.qt.services import Services
 from explorer.qt.widgets.building import column
 from explorer.qt.widgets.table_model import TableModel
 from explorer.qt.widgets.table_view import TableView
-from explorer.text import bytes_text, integer_text, plain_text
+from explorer.text import bytes_text, integer_text
 
 
-def blob_facts(file: StoredFile) -> str:
-    """Return what is known of a blob, in lines of plain text."""
-    lines = ["   ·   ".join((file.part, file.store, file.state, size_text(file.blob.nbytes)))]
-    lines.append(plain_text(str(file.blob.path)))
+def blob_facts(file: StoredFile) -> list[Line]:
+    """Return what is known of a blob, and the command that removes it."""
+    state = file.state
     if not file.finished:
-        lines.append("Download the model again to complete it, or remove the file.")
+        state = "Download the model again to complete it, or remove the file."
     elif not file.blob.used_by:
-        lines.append(
+        state = (
             "No model in this store uses this file. A removed model may have left it, or a "
             "manifest cannot be read. Ollama deletes such files when it starts."
         )
-    if file.same_as:
-        lines.append(f"The same content lies in {file.same_as}.")
-    if file.command:
-        what = "its model" if file.is_blob and file.blob.used_by else "it"
-        frees = bytes_text(file.frees)
-        lines += ["", f"The command that removes {what} and frees {frees}:", file.command]
-    return "\n".join([*lines, *user_lines(file.blob.used_by)])
+    what = "Remove its model" if file.is_blob and file.blob.used_by else "Remove it"
+    size = FILES["bytes"]
+    facts = [
+        (what, f"{file.command}\nfrees {bytes_text(file.frees)}" if file.command else ""),
+        ("What it is", f"{file.part} of {file.store}"),
+        ("State", state),
+        ("Same content", file.same_as),
+        ("Where", str(file.blob.path)),
+        (size.head, size.exact(file)),
+        users_fact(file.blob.used_by),
+    ]
+    return [line(title, text) for title, text in facts if text]
 
 
 def _searched(file: StoredFile) -> str:

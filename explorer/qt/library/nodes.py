@@ -19,11 +19,12 @@ from explorer.present.model import gravest, mark, problem_line
 from explorer.present.speed import Speed
 from explorer.present.stores import removal_of_entry, removal_of_files, run_of_entry
 from explorer.present.tables.library import LIBRARY, digest_text, time_text
+from explorer.present.tables.lines import Line, line
 from explorer.qt.library.rows import Row, RowKind, problem_note, store_summary, title_of
 from explorer.qt.widgets.cells import CellParts
 from explorer.qt.widgets.painting import type_swatch
 from explorer.stores import Details, Store
-from explorer.text import bytes_text, count_text, integer_text, plain_text
+from explorer.text import bytes_text, integer_text, plain_text
 
 _LISTED: Final = frozenset({RowKind.STORE, RowKind.FAMILY, RowKind.BRANCH})
 _MODELS: Final = frozenset({RowKind.FAMILY, RowKind.ENTRY})
@@ -525,9 +526,10 @@ def _shared_total(store: Node, rows: Iterable[Row]) -> int:
     return own + usage.total((entry.name for entry in entries), digests)
 
 
-# Facts about one row, in lines of plain text
+# Facts about one row
 
 _SHOWN: Final = 50
+_CELLS: Final = LIBRARY.only("architecture", "parameters", "file_type", "bytes")
 _WHAT: Final = {
     RowKind.STORE: "store",
     RowKind.FAMILY: "model of several versions",
@@ -540,39 +542,32 @@ _WHAT: Final = {
 }
 
 
-def facts_of(node: Node) -> str:
-    """Return what is known of a row: what it is, where, what is wrong, what it shares."""
-    row, parameters, entry = node.row, node.parameters, node.row.entry
-    parts = [
-        _WHAT.get(row.kind, ""),
-        "" if entry is None or entry.format is None else entry.format,
-        node.architecture,
-        "" if parameters is None else f"{count_text(parameters)} parameters",
-        node.quantization,
-        "" if row.nbytes is None else size_text(row.nbytes),
-        time_text(row.modified),
-        f"last used {time_text(row.used)}" if time_text(row.used) else "",
+def facts_of(node: Node) -> list[Line]:
+    """Return what is known of a row: whether it fits, what is wrong, where it is, what it shares.
+
+    The table may have no room for its columns: their cells are among the facts.
+    """
+    row, entry, store = node.row, node.row.entry, node.store.row.store
+    kind = "" if entry is None or entry.format is None else entry.format
+    problems = [problem_line(problem) for problem in node.problems[:_SHOWN]]
+    problems += ["… and more problems"] if len(node.problems) > _SHOWN else []
+    facts = [
+        ("On this machine", "" if node.fit is None or node.fit.damaged else node.fit.sentence),
+        ("Problems", "\n".join(problems)),
+        ("What it is", ", ".join(filter(None, (_WHAT.get(row.kind, ""), kind)))),
+        ("Where", "" if row.path is None else str(row.path)),
+        *((column.head, column.exact(node)) for column in _CELLS),
+        ("Changed", time_text(row.modified)),
+        ("Last used", time_text(row.used)),
+        ("Digest", row.digest),
+        ("Notes", node.note),
     ]
-    path = "" if row.path is None else plain_text(str(row.path))
-    digest = title_of(row.digest) if row.digest else ""
-    fit = "" if node.fit is None or node.fit.damaged else node.fit.sentence
-    lines = ["   ·   ".join(filter(None, parts)), *filter(None, (path, digest, node.note, fit))]
-    for problem in node.problems[:_SHOWN]:
-        lines.append(problem_line(problem))
-    if len(node.problems) > _SHOWN:
-        lines.append("… and more problems")
-    store = node.store.row.store
     if store is not None and entry is not None:
-        lines += _sharing_lines(store, entry.name)
+        facts.append(("Shares files with", _sharing_text(store, entry.name)))
     elif store is not None and row.digest:
         users = (blob.used_by for blob in store.blobs if blob.digest == row.digest)
-        lines += user_lines(next(users, ()))
-    return "\n".join(lines)
-
-
-def size_text(nbytes: int) -> str:
-    """Return a size on disk, in a unit and in bytes."""
-    return f"{bytes_text(nbytes)} ({integer_text(nbytes)} bytes) on disk"
+        facts.append(users_fact(next(users, ())))
+    return [line(title, text) for title, text in facts if text]
 
 
 def heading_of(node: Node) -> str:
@@ -585,28 +580,21 @@ def heading_of(node: Node) -> str:
     return name if model is node else f"{own}   ·   {name}"
 
 
-def user_lines(names: tuple[str, ...]) -> Iterator[str]:
-    """Yield the models that use a blob."""
-    if names:
-        yield ""
-        yield f"Used by {integer_text(len(names))}:"
-        yield from _name_lines(names)
+def users_fact(names: tuple[str, ...]) -> tuple[str, str]:
+    """Return the models that use a blob, with their number."""
+    return f"Used by {integer_text(len(names))}", _names_text(names)
 
 
-def _sharing_lines(store: Store, name: str) -> Iterator[str]:
+def _sharing_text(store: Store, name: str) -> str:
     shared: Counter[str] = Counter()
     for blob in store.blobs:
         if len(blob.used_by) > 1 and name in blob.used_by:
             shared.update(dict.fromkeys(blob.used_by[: 20 * _SHOWN], blob.nbytes))
     shared.pop(name, None)
-    if shared:
-        yield ""
-        yield "Shares files with:"
-        order = sorted(shared, key=lambda other: (-shared[other], other))
-        yield from _name_lines([f"{other}   ({bytes_text(shared[other])})" for other in order])
+    order = sorted(shared, key=lambda other: (-shared[other], other))
+    return _names_text([f"{other}   ({bytes_text(shared[other])})" for other in order])
 
 
-def _name_lines(names: Sequence[str]) -> Iterator[str]:
-    yield from (f"    {title_of(name)}" for name in names[:_SHOWN])
-    if len(names) > _SHOWN:
-        yield "    " + f"and {integer_text(len(names) - _SHOWN)} more"
+def _names_text(names: Sequence[str]) -> str:
+    more = [f"and {integer_text(len(names) - _SHOWN)} more"] if len(names) > _SHOWN else []
+    return "\n".join([*map(title_of, names[:_SHOWN]), *more])

@@ -22,6 +22,7 @@ from explorer.present.fits import ModelFit, Target
 from explorer.present.model import mark
 from explorer.present.stores import reclaimable, reclaimable_text
 from explorer.present.tables.library import StoredFile, lost_text
+from explorer.present.tables.lines import Line, line
 from explorer.qt.jobs import JobSlot
 from explorer.qt.library import readers
 from explorer.qt.library.blobs import BlobsPage, blob_facts
@@ -36,7 +37,7 @@ from explorer.qt.settings import Settings
 from explorer.qt.theme import Space, TextSize, style_text
 from explorer.qt.widgets.building import LINE, NOTE, column, row
 from explorer.qt.widgets.controls import button
-from explorer.qt.widgets.labels import SELECTABLE, ElidedLabel, StatePage, plain_label
+from explorer.qt.widgets.labels import ElidedLabel, StatePage, facts_form
 from explorer.qt.widgets.segments import SegmentBar
 from explorer.qt.widgets.table_view import FilterBar
 from explorer.qt.widgets.text_view import TextView
@@ -73,17 +74,10 @@ class DetailPane(QtWidgets.QWidget):
         self.heading = ElidedLabel(self)
         style_text(self.heading, TextSize.SECTION)
         self.heading.setContentsMargins(*LINE)
-        self.facts = plain_label(self)
-        self.facts.setWordWrap(True)
-        self.facts.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft)
-        self.facts.setContentsMargins(*NOTE)
-        self.facts.setTextInteractionFlags(SELECTABLE)
-        self.facts.setAccessibleName("About the selected row")
         self._scroll = _Facts(self)
         self._scroll.setWidgetResizable(True)
         self._scroll.setFrameShape(QtWidgets.QFrame.Shape.NoFrame)
-        self._scroll.setAccessibleName(self.facts.accessibleName())
-        self._scroll.setWidget(self.facts)
+        self._scroll.setAccessibleName("About the selected row")
         self.text = TextView(self)
         self._stack = QtWidgets.QStackedWidget(self)
         self._stack.addWidget(self._scroll)
@@ -96,11 +90,16 @@ class DetailPane(QtWidgets.QWidget):
         """Whether a text is shown, which can be searched."""
         return self._stack.currentWidget() is self.text
 
+    @property
+    def about(self) -> str:
+        """The facts in lines, as a screen reader has them."""
+        return self._scroll.accessibleDescription()
+
     def show_node(self, node: Node | None) -> None:
         """Show a row of the tree; a text is read in the background."""
         self._jobs.cancel()
         if node is None:
-            self._say("", "Select a row to read about it.")
+            self._say("Select a row to read about it.")
         elif node.row.text and node.row.path is not None:
             self._read(node, node.row.path)
         else:
@@ -120,22 +119,22 @@ class DetailPane(QtWidgets.QWidget):
 
         def show(text: str) -> None:
             self.heading.setText(title)
-            self.heading.show()
             self.text.show_text(text)
             self._stack.setCurrentWidget(self.text)
 
         def fail(error: ExplorerError) -> None:
-            self._say(title, f"{facts}\n{mark(Severity.ERROR)}  {plain_text(str(error))}")
+            self._say(title, [line("Problems", f"{mark(Severity.ERROR)}  {error}"), *facts])
 
         job_title = f"Reading {title}"
         self._jobs.run(job_title, lambda _job: read_text(path), show, fail)
 
-    def _say(self, heading: str, text: str) -> None:
+    def _say(self, heading: str, facts: Sequence[Line] = ()) -> None:
         self.heading.setText(heading)
-        self.heading.setVisible(bool(heading))
-        self.facts.setText(text)
-        self._scroll.setAccessibleDescription(text)
-        self._scroll.verticalScrollBar().setValue(0)
+        page = QtWidgets.QWidget(self)
+        column(facts_form(facts, page), 1, of=page, margins=NOTE)
+        self._scroll.setWidget(page)
+        text = "\n".join(f"{fact.title}: {fact.text}" for fact in facts)
+        self._scroll.setAccessibleDescription(plain_text(text, lines=True))
         self._stack.setCurrentWidget(self._scroll)
         self.text.clear()
 

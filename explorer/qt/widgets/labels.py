@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from PySide6 import QtGui
 from PySide6.QtCore import QEvent, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtWidgets import (
     QApplication,
+    QFormLayout,
     QFrame,
     QGridLayout,
     QLabel,
@@ -26,6 +27,7 @@ from PySide6.QtWidgets import (
 )
 
 from explorer.present.explanations import ABOUT_ERRORS
+from explorer.present.tables.lines import Line
 from explorer.qt.theme import TILE_CORNER, Space, TextSize, ink_of, style_text, warning_colour
 from explorer.qt.widgets.building import NOTE, column, copy_text, row
 from explorer.qt.widgets.painting import type_swatch
@@ -56,6 +58,38 @@ def plain_label(parent: QWidget | None, text: str = "") -> QLabel:
     label = _PlainLabel(text, parent)
     label.setTextFormat(Qt.TextFormat.PlainText)
     return label
+
+
+def text_label(text: str, parent: QWidget, size: TextSize = TextSize.BODY) -> QLabel:
+    """Return a plain label of several lines, to be selected and copied."""
+    label = plain_label(parent, text)
+    label.setTextInteractionFlags(SELECTABLE)
+    label.setWordWrap(True)
+    if size is not TextSize.BODY:
+        style_text(label, size)
+    return label
+
+
+_LONGEST_FACT: Final = 1000
+
+
+def facts_form(facts: Iterable[Line], parent: QWidget) -> QFormLayout:
+    """Return facts below one another, each with its name; untrusted texts are made safe here."""
+    form = QFormLayout()
+    form.setHorizontalSpacing(Space.PAGE)
+    form.setVerticalSpacing(Space.NEAR)
+    form.setLabelAlignment(Qt.AlignmentFlag.AlignLeft)
+    form.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow)
+    for fact in facts:
+        text = shorten(plain_text(fact.text, lines=True), _LONGEST_FACT)
+        label, value = text_label(fact.title, parent), text_label(text, parent)
+        label.setWordWrap(False)
+        label.setForegroundRole(QtGui.QPalette.ColorRole.PlaceholderText)
+        value.setAccessibleName(f"{fact.title}: {text}")
+        for part in (label, value):
+            part.setWhatsThis(fact.tip)
+        form.addRow(label, value)
+    return form
 
 
 def centred_label(parent: QWidget) -> QLabel:

@@ -67,7 +67,7 @@ def test_enter_goes_to_the_model_of_a_blob_and_opens_an_orphan(panel: Panel) -> 
     table = panel.view.blobs.table
     panel.type("beta shared")
     table.setCurrentIndex(panel.view.blobs.model.index(0, 0))
-    assert "Used by 3" in panel.view.pane.facts.text()
+    assert "Used by 3" in panel.view.pane.about
     panel.press(Qt.Key.Key_Return)
     assert panel.view.lists.currentWidget() is panel.tree
     assert panel.tree.currentIndex().data() == "latest"  # of alpha, which the filter hid

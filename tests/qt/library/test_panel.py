@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QItemSelectionModel, QPoint, Qt
-from PySide6.QtWidgets import QApplication, QMenu, QMessageBox
+from PySide6.QtWidgets import QApplication, QLabel, QMenu, QMessageBox
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
@@ -146,7 +146,7 @@ def test_the_texts_of_a_model_are_read_as_plain_text(panel: Panel) -> None:
     panel.click(panel.find("Ollama", "beta"))
     assert not panel.view.pane.shows_text
     assert panel.view.pane.text.text.toPlainText() == ""
-    assert "qwen2" in panel.view.pane.facts.text()
+    assert "qwen2" in panel.view.pane.about
 
 
 def test_enter_and_double_click_open_the_model_of_a_row(panel: Panel, store: OllamaStore) -> None:
@@ -425,7 +425,7 @@ def test_a_store_that_may_not_be_read_says_what_to_do(
     row = panel.find("Ollama")
     assert "✘" in panel.cell(row, COLUMN.NOTE)
     panel.click(row)
-    text = panel.view.pane.facts.text()
+    text = panel.view.pane.about
     assert "permission denied" in text
     assert "usermod -aG ollama" in text
     assert not panel.view.nothing.isVisible()
@@ -446,7 +446,9 @@ def test_names_that_act_on_a_display_are_plain_text(
     assert panel.cell(row, COLUMN.NAME) == r"⚠ <b>bold\n\u202egnp.gguf"
     assert "cannot be seen" in panel.cell(row, COLUMN.NOTE)
     panel.click(row)
-    for label in (panel.view.pane.facts, panel.view.pane.heading, panel.view.total):
+    pane = panel.view.pane
+    assert "bold" in pane.about
+    for label in (*pane.findChildren(QLabel), panel.view.total):
         assert label.textFormat() == Qt.TextFormat.PlainText
         assert "\u202e" not in label.text()
     # what is pasted into a terminal is run up to a line end
@@ -671,7 +673,7 @@ def test_a_name_stands_before_its_publisher_and_a_damaged_model_has_a_mark(
 
 
 def test_details_stand_below_and_in_a_wide_window_beside(panel: Panel) -> None:
-    assert panel.view.pane.facts.text() == "Select a row to read about it."
+    assert panel.view.pane.heading.text() == "Select a row to read about it."
     panel.click(panel.find("Ollama", "beta"))
     assert panel.view.pane.isVisible()
     assert panel.view.pane.y() > panel.view.lists.y()
