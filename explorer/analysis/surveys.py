@@ -1,4 +1,4 @@
-"""Statistics or errors of every tensor of a model: cached, paused, cancelled and taken up again."""
+"""Statistics or errors of every tensor of a model: cached, cancelled and taken up again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ _EMPTY_RUN: Final = 64  # tensors
 _HUGE: Final = 1 << 27  # weights, which take a thread a quarter of a second
 _WAITING: Final = 256  # results that may wait for one before theirs, some KiB each
 _STATISTICS_WALKS: Final = 2
-_POLL_S: Final = 0.05
 _MOST_OTHERS: Final = 3000
 _MOST_READERS: Final = 64  # of candidates at once, of all threads: some MiB each
 
@@ -140,11 +139,9 @@ class SurveyCancelled(Exception):
 
 
 class SurveyControl:
-    """Pauses and cancels a survey, from any thread; the survey obeys at its next chunk."""
+    """Cancels a survey, from any thread; the survey obeys at its next chunk."""
 
     def __init__(self) -> None:
-        self._going = threading.Event()
-        self._going.set()
         self._cancelled = threading.Event()
         self._other_check: Check = never
 
@@ -152,44 +149,22 @@ class SurveyControl:
         """Let another check cancel the survey too.
 
         Args:
-            check: Called as often as `self.check`, and every 50 ms of a pause; raises to cancel.
+            check: Called as often as `self.check`; raises to cancel.
         """
         self._other_check = check
-
-    @property
-    def paused(self) -> bool:
-        return not self._going.is_set()
 
     @property
     def cancelled(self) -> bool:
         """Whether the survey ends, or has ended, before its end."""
         return self._cancelled.is_set()
 
-    def pause(self) -> None:
-        """Have the survey wait, unless it is cancelled."""
-        self._going.clear()
-        if self.cancelled:  # by another thread, meanwhile or before
-            self._going.set()
-
-    def resume(self) -> None:
-        """Have a paused survey go on."""
-        self._going.set()
-
     def cancel(self) -> None:
-        """End the survey, paused or not."""
+        """End the survey."""
         self._cancelled.set()
-        self._going.set()
 
     def check(self) -> None:
-        """Wait while the survey is paused.
-
-        Raises:
-            SurveyCancelled: It was cancelled.
-        """
+        """Raise `SurveyCancelled` if the survey was cancelled, or what the other check raises."""
         self._other_check()
-        while not self._going.is_set():  # which is quick; waiting for what is set is not
-            self._going.wait(_POLL_S)
-            self._other_check()
         if self.cancelled:
             raise SurveyCancelled
 

@@ -22,7 +22,7 @@ from explorer.planner.engines.llama_cpp.refusals import COMPONENTS
 from explorer.planner.engines.registry import default_engine, engine_named, saved_engine
 from explorer.planner.environment import used
 from explorer.planner.hyperparameters import NO_MODELS, Hyperparameters, llama_cpp_headers
-from explorer.planner.plan import Engine, Holding, Plan, Term
+from explorer.planner.plan import Engine, Holding, Plan, Term, Verdict
 from explorer.planner.request import PlanRequest
 from explorer.planner.settings import Settings
 from explorer.planner.tensor_groups import group_table
@@ -152,14 +152,14 @@ class PlannedMemory:
     Attributes:
         total: Bytes needed in all.
         vram: Bytes on GPUs; None without GPUs.
-        gpu_layers: Layers on GPUs; None as before.
+        verdict: Whether and how it fits.
         refusal: Why Ollama would refuse to load it; "" if it would not.
         context: Tokens of each sequence.
     """
 
     total: int
     vram: int | None
-    gpu_layers: int | None
+    verdict: Verdict
     refusal: str = ""
     context: int = 0
 
@@ -238,9 +238,8 @@ def memory_plans(
         check()
         outcome = plan_result(with_types(model, h, changed), inputs, environment)
         if (plan := outcome.plan) is not None:
-            vram, layers = (plan.vram_total, plan.gpu_layers) if on_gpus else (None, None)
-            context = int(plan.used("context"))
-            found[name] = PlannedMemory(plan.total, vram, layers, outcome.refusal, context)
+            vram, context = plan.vram_total if on_gpus else None, int(plan.used("context"))
+            found[name] = PlannedMemory(plan.total, vram, plan.verdict, outcome.refusal, context)
             if plan.details.choice is not None and plan.details.choice.context:
                 inputs = inputs.with_settings(context=plan.context_asked)
         else:

@@ -73,6 +73,7 @@ class Job(QtCore.QObject):
     Attributes:
         title: What it does, for the status bar.
         cancelled: Whether it was cancelled. Safe in any thread.
+        on_page: Whether a page in sight shows how far it is; the status bar does not, then.
 
     Signals:
         progressed: (done, total), in units of the job's choice; total 0 means unknown.
@@ -95,6 +96,7 @@ class Job(QtCore.QObject):
         self._on_done = on_done
         self._on_failed = on_failed
         self.cancelled = False
+        self.on_page: Callable[[], bool] = lambda: False
         self._done: deque[tuple[int, int]] = deque(maxlen=1)  # progress that is not delivered yet
         self._latest: deque[object] = deque(maxlen=1)  # published, and not delivered yet
         self._next_publishing = 0.0

@@ -591,7 +591,7 @@ class MainWindow(QtWidgets.QMainWindow):
             self.show_quick_open()
 
     def _follow_tree(self, wanted: bool, useful: bool) -> None:
-        self.actions_.show_tree.setChecked(wanted)
+        self.actions_.show_tree.setChecked(wanted and useful)
         self.actions_.show_tree.setEnabled(useful)
 
     def _close_current(self) -> None:

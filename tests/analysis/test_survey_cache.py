@@ -6,7 +6,6 @@ import json
 import math
 import os
 import sqlite3
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import fields, replace
@@ -26,7 +25,6 @@ from explorer.errors import ExplorerError
 from explorer.formats import Model, Tensor, open_model
 from explorer.private_folder import PrivateFolder
 from tests.helpers.gguf_writer import GgufFile, TensorSpec
-from tests.helpers.patience import PATIENCE_S
 from tests.helpers.tensors import float_tensor, random_blocks
 
 
@@ -125,39 +123,6 @@ def test_a_stopped_survey_goes_on(
     asked = _nothing_is_read(monkeypatch)
     assert _rows(model, cache)[0].statistics is not None
     assert asked == ["unknown", "nothing", "none", "last"]
-
-
-def test_a_paused_survey_waits_until_it_is_resumed_or_cancelled(
-    model: Model, cache: SurveyCache
-) -> None:
-    control = SurveyControl()
-    control.pause()
-    assert control.paused
-    done: list[object] = []
-
-    def walk() -> None:
-        try:
-            done.extend(_rows(model, cache, check=control.check))
-        except SurveyCancelled:
-            done.append("cancelled")
-
-    thread = threading.Thread(target=walk)
-    thread.start()
-    thread.join(0.05)
-    assert thread.is_alive()
-    assert not done
-    control.resume()
-    thread.join(PATIENCE_S)
-    assert len(done) == 5
-    done.clear()
-    control.pause()
-    thread = threading.Thread(target=walk)
-    thread.start()
-    control.cancel()
-    thread.join(PATIENCE_S)
-    assert done == ["cancelled"]
-    control.pause()
-    assert not control.paused  # it would never resume
 
 
 def _execute(cache: SurveyCache, *commands: str) -> None:

@@ -429,7 +429,12 @@ FILES: Final = Table[StoredFile](
 def file_table(files: Sequence[StoredFile]) -> Table[StoredFile]:
     """Return the table of files; of one store alone it does not say which."""
     several = len({file.store for file in files}) > 1
-    columns = (replace(c, extra=not several) if c.name == "store" else c for c in FILES)
+    largest = max((file.blob.nbytes for file in files), default=0) or 1
+    changed = {
+        "store": replace(FILES["store"], extra=not several),
+        "bytes": replace(FILES["bytes"], bar=lambda file: file.blob.nbytes / largest),
+    }
+    columns = (changed.get(column.name, column) for column in FILES)
     return Table(*columns, title=FILES.title)
 
 

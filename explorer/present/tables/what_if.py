@@ -11,9 +11,11 @@ from typing import Any, Final
 from explorer.analysis.errors.metrics import ErrorMetrics, WeightedErrors
 from explorer.analysis.what_if import PRESENT, SizeAfter, TypeErrors
 from explorer.planner.inputs import PlannedMemory
+from explorer.planner.plan import Level
+from explorer.present.plan import LEVEL_WORDS, fit_state
 from explorer.present.tables.errors import FIGURES, SATURATION, WEIGHTED
 from explorer.present.tables.recipes import types_text
-from explorer.present.tables.table import BITS, BYTES, INTEGER, TEXT, TYPE, Column, Kind, Table
+from explorer.present.tables.table import BITS, BYTES, TEXT, TYPE, Column, Kind, Table
 from explorer.text import bytes_text, integer_text, plain_text, signed_text
 
 
@@ -135,8 +137,8 @@ def _fitting(value: Callable[[SizeAfter], Any]) -> Callable[[Line], Any]:
     return lambda line: value(line.size) if line.size.problem is None else None
 
 
-def _planned(value: Callable[[PlannedMemory, PlannedMemory], int | None]) -> Callable[[Line], Any]:
-    def of(line: Line) -> int | None:
+def _planned(value: Callable[[PlannedMemory, PlannedMemory], Any]) -> Callable[[Line], Any]:
+    def of(line: Line) -> Any:
         plan, now = line.plan, line.plan_now
         if plan is None or now is None or line.size.problem is not None:
             return None
@@ -154,14 +156,13 @@ def _weighted(line: Line) -> WeightedErrors | None:
 
 
 def what_if_table(
-    *, by_recipe: bool = False, planned: str = "", gpus: bool = True, weighted: bool = False
+    *, by_recipe: bool = False, planned: str = "", weighted: bool = False
 ) -> Table[Line]:
     """Return the table of what-ifs.
 
     Args:
         by_recipe: Whether the lines are recipes.
         planned: What the memory is planned for, in words.
-        gpus: Whether the machine that it is planned for has GPUs.
         weighted: Whether there is an importance matrix.
     """
 
@@ -169,7 +170,7 @@ def what_if_table(
         name: str,
         title: str,
         kind: Kind,
-        of: Callable[[PlannedMemory, PlannedMemory], int | None],
+        of: Callable[[PlannedMemory, PlannedMemory], Any],
         **more: Any,
     ) -> Column[Line]:
         return Column(name, title, kind, planned, _planned(of), sparse=True, **more)
@@ -192,7 +193,7 @@ def what_if_table(
         memory("memory_total", "Memory", BYTES, lambda plan, _: plan.total),
         memory("memory_change", "Memory change", _CHANGE, _memory_change, extra=True),
         memory("memory_on_gpus", "On GPUs", BYTES, lambda plan, _: plan.vram, extra=True),
-        memory("layers_on_gpus", "Layers on GPUs", INTEGER, _gpu_layers, extra=not gpus),
+        memory("fits", "On this machine", TEXT, _fits),
         Column("note", "Note", TEXT, _NOTE, note_text, text=short_note),
         *FIGURES.at(_metrics, "rmse", "max_abs_error", blank=_UNKNOWN, extra=True),
         replace(SATURATION, of=_saturated, blank=_UNKNOWN),
@@ -211,8 +212,8 @@ def _memory_change(plan: PlannedMemory, now: PlannedMemory) -> int:
     return plan.total - now.total
 
 
-def _gpu_layers(plan: PlannedMemory, _now: PlannedMemory) -> int | None:
-    return plan.gpu_layers
+def _fits(plan: PlannedMemory, _now: PlannedMemory) -> str:
+    return LEVEL_WORDS[Level.NOT] if plan.refusal else fit_state(plan.verdict)
 
 
 def _change(line: Line) -> int | None:

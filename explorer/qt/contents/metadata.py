@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6 import QtWidgets
-from PySide6.QtCore import QByteArray, QTimer
+from PySide6.QtCore import QByteArray
 
 from explorer.formats import MetadataEntry
 from explorer.formats.model import Value
@@ -40,7 +40,6 @@ class MetadataView(QtWidgets.QWidget):
         self.value = ValueView(app, self)
         self.splitter = split(self, (self.list, 300), (self.value, 200), vertical=True)
         column(self.splitter, of=self)
-        self.value.hide()  # there is nothing to show before a key is selected
         self.list.bar.changed.connect(self._filter)
         self.list.table.row_selected.connect(self._show_value)
         self.list.table.row_opened.connect(lambda _row: app.go("raw"))
@@ -49,7 +48,6 @@ class MetadataView(QtWidgets.QWidget):
         """Show a model's metadata; the filter stays."""
         self.document = document
         self.value.clear()
-        self.value.hide()
         if document is None:
             self.list.model.clear()
         else:
@@ -92,10 +90,6 @@ class MetadataView(QtWidgets.QWidget):
 
     def _show_value(self, position: int) -> None:
         if self.document is not None:
-            if self.value.isHidden():
-                self.value.show()
-                table = self.list.table  # the list has become shorter
-                QTimer.singleShot(0, table, lambda: table.scrollTo(table.currentIndex()))
             self.value.show_entry(self.document.model.metadata.entries[position])
             self.app.selection.select_key(position)
 

@@ -55,8 +55,8 @@ class LibraryModel(QtCore.QAbstractItemModel):
         self._nodes: dict[int, Node] = {}
         self._by_path: dict[str, list[Node]] = {}
         self._filter = Filter("")
-        self._sorted_by = int(LibraryColumn.NAME)
-        self._descending = False
+        self._sorted_by, self._descending = int(LibraryColumn.USED), True
+        self._largest = 0  # bytes of a model
 
     @property
     def stores(self) -> list[Node]:
@@ -93,6 +93,10 @@ class LibraryModel(QtCore.QAbstractItemModel):
         """
         if list(map(id, rows)) != list(map(id, self._rows)):
             self._rows = rows
+            entries = (
+                entry for row in rows if row.store is not None for entry in row.store.entries
+            )
+            self._largest = max((entry.nbytes for entry in entries), default=0)
             with self._reset(in_order=False):
                 self._take(self._root, rows)
 
@@ -315,9 +319,18 @@ class LibraryModel(QtCore.QAbstractItemModel):
         return parent.column() <= 0 and (bool(node.children) or node.pending)
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if role == ItemRole.BAR:
+            return self._share(index)
         answer = _ANSWERS.get(role)  # a view asks each cell that it paints for seven roles
         node = None if answer is None else self.node(index)
         return None if answer is None or node is None else answer(node, index.column())
+
+    def _share(self, index: Index) -> float | None:
+        """Return how large a model is beside the largest, for the bar below its size."""
+        node = self.node(index) if index.column() == LibraryColumn.BYTES else None
+        if node is None or node.row.entry is None or not self._largest:
+            return None
+        return node.row.entry.nbytes / self._largest
 
     def headerData(
         self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole

@@ -160,7 +160,7 @@ class Node:
         """Whether it fits, and the largest context; of a family what all share, or how many fit."""
         if self.row.kind is not RowKind.FAMILY:
             return ("", "") if self.fit is None else (self.fit.state, self.fit.context_text)
-        members = [node.fit_texts for node in self.every]
+        members = [node.fit_texts for node in self._planned]
         states, contexts = {state for state, _ in members}, {context for _, context in members}
         context = contexts.pop() if len(contexts) == 1 else ""
         if len(states) == 1:
@@ -217,15 +217,21 @@ class Node:
         known = [value(node.fit) for node in members if node.fit is not None]
         return max((one for one in known if one is not None), default=None)
 
+    @property
+    def _planned(self) -> list[Node]:
+        """The members of a family, without projectors and the like beside models."""
+        whole = [n for n in self.every if n.fit is None or n.fit.level is not None or n.fit.damaged]
+        return whole or self.every
+
     def _shared_fit(self) -> ModelFit | None:
         """Return what a pill is coloured by; None for a family whose members have their own."""
         if self.row.kind is not RowKind.FAMILY:
             return self.fit
-        column, first = LibraryColumn.FITS, self.every[0]  # asked at each paint: it may be large
+        column, first = LibraryColumn.FITS, self._planned[0]
         return first.fit if first.cells[column] == self.cells[column] else None
 
     def _how_many_fit(self) -> str:
-        levels = [node.fit.level if node.fit is not None else None for node in self.every]
+        levels = [node.fit.level if node.fit is not None else None for node in self._planned]
         return f"{levels.count(Level.FITS)} of {len(levels)} fit"
 
     @property

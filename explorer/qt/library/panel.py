@@ -465,10 +465,9 @@ class LibraryView(QtWidgets.QWidget):
 
     def offer_removal(self) -> None:
         """Offer to free what is selected, or else what is unused, if there is anything."""
-        chosen = not self.shows_blobs and self.tree.selected_nodes()  # the line speaks of these
-        self.free_button.setVisible(not chosen and bool(self.blobs.files))
         frees = sum(self.blobs.removals().values())
-        self.free_button.setText(f"&Free {bytes_text(frees)}…" if frees else "&Free space…")
+        self.free_button.setText(f"F&ree {bytes_text(frees)}…" if frees else "F&ree space…")
+        self.free_button.setEnabled(bool(frees or (self.blobs.files and not self.shows_blobs)))
 
     def show_lists(self) -> None:
         """Show the lists with the pane."""
@@ -481,7 +480,7 @@ class LibraryView(QtWidgets.QWidget):
 
     def save_layout(self) -> None:
         """Remember widths and order of columns, and the splitter."""
-        self._settings.set_layout("library", self.tree.header().saveState())
+        self._settings.set_layout("library", self.tree.columns_state())
         self._settings.set_layout("downloads_splitter", self.splitter.saveState())
         if self.blobs.files:  # widths of an empty list would fit nothing
             self._settings.set_layout("downloads_blobs", self.blobs.table.columns_state())

@@ -12,21 +12,22 @@ from itertools import islice
 from typing import Final
 
 from PySide6 import QtCore
-from PySide6.QtCore import QModelIndex, Qt, Signal
-from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter, QShowEvent
+from PySide6.QtCore import QByteArray, QModelIndex, Qt, Signal
+from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QAbstractItemView, QMenu, QStyleOptionViewItem, QTreeView, QWidget
 
 from explorer.present.tables.library import LIBRARY
 from explorer.qt.library.model import LibraryModel
 from explorer.qt.library.nodes import LibraryColumn, Node
 from explorer.qt.library.rows import RowKind
-from explorer.qt.theme import ink_of
+from explorer.qt.theme import ink_of, scaled
 from explorer.qt.widgets.cells import RichDelegate, parts_width
 from explorer.qt.widgets.columns import ColumnLayout
 from explorer.qt.widgets.painting import outline_current, paint_branch, stand_on_page
 from explorer.qt.widgets.table_model import Index
 from explorer.qt.widgets.table_view import PaddedHeader
 
+_ALL_COLUMNS: Final = 960  # pixels, from which on all usual columns have room
 _SIGHT_MS: Final = 60
 _MEASURED: Final = 200  # models, whose texts decide how wide columns are
 _ROOM: Final = 18  # pixels that a cell needs beside its text
@@ -75,6 +76,7 @@ class LibraryTree(QTreeView):
     def __init__(self, model: LibraryModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.library = model
+        self._is_narrow = False
         self._saved_view: tuple[list[Node], Node | None, Node | None, int, int] | None = None
         self.setHeader(PaddedHeader(self))
         model.modelAboutToBeReset.connect(self._remember)  # before Qt's view forgets its rows
@@ -92,7 +94,7 @@ class LibraryTree(QTreeView):
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         header = self.header()
         header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
-        header.setSortIndicator(LibraryColumn.NAME, Qt.SortOrder.AscendingOrder)
+        header.setSortIndicator(LibraryColumn.USED, Qt.SortOrder.DescendingOrder)
         header.setHighlightSections(False)
         header.setSectionsMovable(True)
         self.setSortingEnabled(True)
@@ -117,6 +119,18 @@ class LibraryTree(QTreeView):
             self.header().moveSection(self.header().visualIndex(column), column)
             self.setColumnHidden(column, LIBRARY.columns[column].extra)
         self.column_layout.fit()
+
+    def columns_state(self) -> QByteArray:
+        """Return widths and order of the columns, of those too that a narrow window hides."""
+        self._hide_columns(narrow=False)
+        return self.header().saveState()
+
+    def _hide_columns(self, *, narrow: bool) -> None:
+        """Hide what the details say too, where there is no room for it beside the answers."""
+        if narrow is not self._is_narrow:
+            self._is_narrow = narrow
+            for column in (LibraryColumn.ARCHITECTURE, LibraryColumn.USED):
+                self.column_layout.show_column(column, on=not narrow)
 
     def widen_columns(self) -> None:
         """Give columns the room that texts need which have come meanwhile."""
@@ -340,6 +354,10 @@ class LibraryTree(QTreeView):
 
     def drawBranches(self, painter: QPainter, rect: QtCore.QRect, index: Index) -> None:
         paint_branch(self, painter, rect, index)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        self._hide_columns(narrow=event.size().width() < scaled(_ALL_COLUMNS))
+        super().resizeEvent(event)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)

@@ -19,19 +19,19 @@ from explorer.qt.survey.session import SurveySession, SurveyState
 from explorer.qt.theme import Space
 from explorer.qt.widgets.building import row
 from explorer.qt.widgets.plot_panel import RangeFields
-from explorer.qt.widgets.progress import PausableLine
+from explorer.qt.widgets.progress import RestingLine
 from explorer.text import bytes_text, counted, integer_text, plain_text
 
 
-class SurveyBar(PausableLine):
+class SurveyBar(RestingLine):
     """What is known of all tensors, what a survey would read, and how far it is."""
 
     def __init__(self, session: SurveySession, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._session = session
+        session.shows_progress = self.is_shown
         self.resume_requested.connect(session.start)
         self.cancel_requested.connect(session.cancel)
-        self.pause_requested.connect(session.pause_or_resume)
         session.state_changed.connect(self.follow)
         session.grown.connect(self.follow)
         self.follow()
@@ -41,8 +41,6 @@ class SurveyBar(PausableLine):
         if progress is None:
             wanted = session.state is SurveyState.READY and session.missing
             self.rest(self._known_text(), start_text(session) if wanted else "")
-        elif session.state is SurveyState.PAUSED:
-            self.set_paused(True)
         else:
             if not self.running:
                 self.start()

@@ -396,7 +396,7 @@ class SessionPanel(TabbedPanel):
             self.grow()
 
     def _follow_state(self) -> None:
-        running = self.session.state in (SurveyState.RUNNING, SurveyState.PAUSED)
+        running = self.session.state is SurveyState.RUNNING
         self.cancel_shortcut.setEnabled(running)
 
     # Qt

@@ -399,7 +399,6 @@ class SurveyState(Enum):
     LOADING = auto()  # results of earlier surveys are being read
     READY = auto()
     RUNNING = auto()
-    PAUSED = auto()
 
 
 class SurveySession(QObject):
@@ -440,6 +439,7 @@ class SurveySession(QObject):
         self._reading = JobSlot(app.runner, self)
         self._surveying = JobSlot(app.runner, self)
         self._work: SurveyWork | None = None
+        self.shows_progress: Callable[[], bool] = lambda: False  # whether a page in sight does
         references.changed.connect(self._follow_reference)
         references.documents_changed.connect(self._forget_closed)
 
@@ -448,7 +448,7 @@ class SurveySession(QObject):
         if self.document is None:
             return SurveyState.NOTHING
         if self._work is not None:
-            return SurveyState.PAUSED if self._work.control.paused else SurveyState.RUNNING
+            return SurveyState.RUNNING
         return SurveyState.LOADING if self._reading.busy else SurveyState.READY
 
     @property
@@ -576,6 +576,7 @@ class SurveySession(QObject):
         self.progress = survey.progress()
         title = "Comparing all tensors" if self.compares else "Measuring all tensors"
         job = self._surveying.run(title, survey.run, lambda _none: None, self.app.report)
+        job.on_page = self.shows_progress
         job.published.connect(self._grow)
         job.finished.connect(lambda: self._finish(survey))
         self.state_changed.emit()
@@ -589,12 +590,6 @@ class SurveySession(QObject):
         return list(
             {id(one): one for one in (*(r.document.model for r in read), *against)}.values()
         )
-
-    def pause_or_resume(self) -> None:
-        if self._work is not None:
-            control = self._work.control
-            (control.resume if control.paused else control.pause)()
-            self.state_changed.emit()
 
     def cancel(self) -> None:
         """Cancel the survey; what was found stays known."""

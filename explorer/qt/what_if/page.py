@@ -43,7 +43,7 @@ from explorer.qt.widgets.building import NOTE, tab_through
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.pages import ReadingPage, Refusal, Request
 from explorer.qt.widgets.plot_panel import PicturePanel
-from explorer.qt.widgets.progress import PausableLine
+from explorer.qt.widgets.progress import RestingLine
 from explorer.qt.widgets.table_model import TableModel
 from explorer.qt.widgets.table_view import TableView
 from explorer.text import bits_text, bytes_text, integer_text, plain_text
@@ -188,12 +188,10 @@ class WhatIfPanel(PicturePanel):
         if self.roles.table.update(ROLES, roles):
             self.roles.show_columns(QByteArray())
 
-    def show_lines(self, lines: Sequence[Line], *, gpus: bool, weighted: bool = False) -> None:
-        """Show other lines, or more of the same; with the columns of GPUs or without."""
+    def show_lines(self, lines: Sequence[Line], *, weighted: bool = False) -> None:
+        """Show other lines, or more of the same."""
         before, self.lines = self.lines, tuple(lines)
-        table = what_if_table(
-            by_recipe=self.by_recipe, planned=self._planned, gpus=gpus, weighted=weighted
-        )
+        table = what_if_table(by_recipe=self.by_recipe, planned=self._planned, weighted=weighted)
         same = [(one.type_name, one.size.problem) for one in before] == [
             (one.type_name, one.size.problem) for one in lines
         ]
@@ -292,7 +290,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         self.note.setWordWrap(True)
         self.note.setContentsMargins(*NOTE)
         self.note.setAccessibleName("What errors are measured against")
-        self.progress = PausableLine(self)
+        self.progress = RestingLine(self)
         self.frame.insertWidget(0, self.controls)
         self.frame.insertWidget(1, self.note)
         tab_through(self.controls, *self.panel.stops)
@@ -316,7 +314,6 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         self.panel.marked.connect(self._offer_use)
         self.panel.table.row_opened.connect(lambda _row: self.use_as_reference())
         progress.resume_requested.connect(self.start)
-        progress.pause_requested.connect(self._pause_or_resume)
         progress.cancel_requested.connect(self.cancel)
         progress.left.connect(self.panel.table.setFocus)
         self._references.changed.connect(self._renew)
@@ -485,7 +482,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         super().show_failed(heading, error)
 
     def show_part(self, part: WhatIfState) -> None:
-        if self._work is not None and not self._work.control.paused:
+        if self._work is not None:
             self.progress.show_progress(part.done, part.total, what=part.type_name or "")
         self._show(part.errors)
 
@@ -530,24 +527,13 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
 
     def _show(self, errors: Mapping[str, TypeErrors]) -> None:
         if self.estimate is not None:
-            gpus = bool(self.estimate.planned.devices)
             self.panel.by_recipe = self.estimate.request.by_recipe
             weighted = self.estimate.request.matrix is not None
             lines = lines_of(self.estimate, errors)
-            self.panel.show_lines(lines, gpus=gpus, weighted=weighted)
+            self.panel.show_lines(lines, weighted=weighted)
             request = self.estimate.request
             if request.by_recipe and request.rows is None and self.estimate.against_source:
                 self._references.note_recipes([one for one in lines[1:] if one.known is not None])
-
-    def _pause_or_resume(self) -> None:
-        if self._work is None:
-            return
-        control = self._work.control
-        if control.paused:
-            control.resume()
-        else:
-            control.pause()
-        self.progress.set_paused(control.paused)
 
     def _cache(self, document: Document) -> WhatIfCache:
         return self._caches.setdefault(document, WhatIfCache())

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QStyle, QStyleOptionViewItem
 from explorer.qt.theme import ink_of, warning_colour
 from explorer.qt.widgets.painting import inks_of
 from explorer.qt.widgets.table_model import ItemRole
-from explorer.qt.widgets.table_view import PaddedDelegate
+from explorer.qt.widgets.table_view import BarDelegate
 
 if TYPE_CHECKING:  # the window starts without a planner
     from explorer.planner.plan import Level
@@ -66,7 +66,7 @@ def level_colours(level: Level, palette: QPalette) -> tuple[QColor, QColor]:
     return QColor(word), QColor(pill)
 
 
-class RichDelegate(PaddedDelegate):
+class RichDelegate(BarDelegate):
     """Draws cells that have `CellParts`; others as Qt does."""
 
     # Qt

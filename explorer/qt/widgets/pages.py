@@ -288,6 +288,8 @@ class Reader(Generic[Result]):
         self._fill_empty_pages(wanted.heading, wanted.name)
         self.show_begun()
         job = self._slot.run(wanted.title, wanted.work, self._finish, self._fail)
+        if self._line is not None:
+            job.on_page = self._line.is_shown
         job.published.connect(self._grow)
         job.finished.connect(lambda: self._look_for_cancelled(job))
 

@@ -125,6 +125,10 @@ class ProgressLine(QWidget):
         self.button.setText("Continue")
         self.button.setToolTip("")
 
+    def is_shown(self) -> bool:
+        """Return whether it is in sight with something that is under way."""
+        return self.running and self.isVisible()
+
     @property
     def _reached(self) -> int:
         """How far it is, in per cent."""
@@ -148,23 +152,17 @@ class ProgressLine(QWidget):
         (self.cancel_requested if self.running else self.resume_requested).emit()
 
 
-class PausableLine(ProgressLine):
-    """A line that also says what there is to do while nothing is under way, and pauses.
+class RestingLine(ProgressLine):
+    """A line that also says what there is to do while nothing is under way.
 
     Signals:
-        pause_requested: The user pauses, or goes on.
         left: There is nothing to press any more, where the focus was.
     """
 
-    pause_requested = Signal()
     left = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._text = ""
-        self.pause = QPushButton(self)
-        self.pause.clicked.connect(self.pause_requested)
-        self.line.insertWidget(self.line.count() - 1, self.pause)
         self.rest("", "")
 
     def rest(self, text: str, button: str) -> None:
@@ -174,9 +172,8 @@ class PausableLine(ProgressLine):
             text: What there is.
             button: What starting would do; "" if there is nothing to do.
         """
-        focused = self.button.hasFocus() or self.pause.hasFocus()
+        focused = self.button.hasFocus()
         self.finish()
-        self.pause.hide()
         self.label.setText(text)
         self.label.show()
         self.button.setText(button)
@@ -187,30 +184,24 @@ class PausableLine(ProgressLine):
 
     def start(self) -> None:
         super().start()
-        self._text = self.label.text()
         self.button.setToolTip("Stop. The results so far stay (Escape)")
-        self.set_paused(False)
-        self.pause.show()
-
-    def set_paused(self, on: bool) -> None:
-        self.pace.forget()  # a pause is no time that anything took
-        self.pause.setText("&Resume" if on else "&Pause")
-        self.label.setText(f"Paused at {self._reached} %" if on else self._text)
 
     def show_progress(
         self, done: int, total: int, nbytes: int | None = None, what: str = ""
     ) -> None:
         """Show how far it is, and what is being worked on."""
         super().show_progress(done, total, nbytes)
-        self._text = "   ".join(filter(None, (self.label.text(), what)))
-        self.label.setText(self._text)
+        self.label.setText("   ".join(filter(None, (self.label.text(), what))))
 
 
 _LONGEST = 100
 
 
 class JobBar(QWidget):
-    """Title, progress and Cancel of the oldest running job, once it has taken 200 ms."""
+    """Title, progress and Cancel of the oldest running job, once it has taken 200 ms.
+
+    Of what a page shows itself there is no second bar.
+    """
 
     def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -243,11 +234,12 @@ class JobBar(QWidget):
             self._refresh()
 
     def _refresh(self) -> None:
-        job = next((job for job in self._runner.jobs if not job.cancelled), None)
+        running = [job for job in self._runner.jobs if not job.cancelled]
+        job = next((job for job in running if not job.on_page()), None)
         self.setVisible(job is not None)
-        if job is None:
+        if not running:
             self._timer.stop()
-        else:
+        if job is not None:
             self.label.setText(compiling_text() if is_compiling() else shorten(job.title, _LONGEST))
             if job is not self._shown:
                 self.progress.setRange(0, 0)

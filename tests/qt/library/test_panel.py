@@ -732,7 +732,7 @@ def test_the_commands_that_remove_what_is_nobodys_are_shown_and_copied(
     panel: Panel, store: OllamaStore
 ) -> None:
     assert "2 unused files: removing them frees 1016 B" in panel.view.total.text()
-    assert panel.view.free_button.text() == "&Free 1016 B…"  # as soon as it is said
+    assert panel.view.free_button.text() == "F&ree 1016 B…"  # as soon as it is said
     before = sorted(store.blobs.iterdir())
     panel.qtbot.mouseClick(panel.view.free_button, Qt.MouseButton.LeftButton)
     (dialog,) = panel.view.findChildren(FreeDialog)

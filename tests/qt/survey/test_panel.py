@@ -1,4 +1,4 @@
-"""The survey as a person uses it: start, look, pause, cancel, go on, come back."""
+"""The survey as a person uses it: start, look, cancel, go on, come back."""
 
 from __future__ import annotations
 
@@ -163,35 +163,8 @@ def test_a_cancel_ends_the_survey_at_once(
     assert not [name for name in names if name.startswith(("weights", "analysis"))]
 
 
-def test_a_pause_waits_and_goes_on(reading: Reading, qtbot: QtBot, huge: SurveyPanel) -> None:
+def test_closing_ends_a_survey(reading: Reading, app: RecordingServices, huge: SurveyPanel) -> None:
     huge.begin()
-    bar = huge.view.bar
-    qtbot.mouseClick(bar.pause, LEFT)
-    assert huge.view.session.state is SurveyState.PAUSED
-    assert bar.pause.text() == "&Resume"
-    qtbot.waitUntil(lambda: "Paused at" in bar.label.text())
-
-    def rests() -> bool:
-        done = huge.done
-        qtbot.wait(150)
-        return huge.done == done
-
-    qtbot.waitUntil(rests)  # what was under way is done
-    qtbot.mouseClick(bar.pause, LEFT)
-    assert huge.view.session.state is SurveyState.RUNNING
-    huge.read_on()
-    qtbot.waitUntil(lambda: "weights/s" in bar.label.text())
-    qtbot.mouseClick(bar.pause, LEFT)
-    huge.view.session.cancel()
-    huge.settle()
-    assert reading.since_cancel <= AT_ONCE
-
-
-def test_closing_ends_a_paused_survey(
-    reading: Reading, app: RecordingServices, huge: SurveyPanel
-) -> None:
-    huge.begin()
-    huge.view.session.pause_or_resume()
     assert app.runner.close()
     assert reading.since_cancel <= AT_ONCE
 

@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.jobs import Job, JobRunner
-from explorer.qt.widgets.progress import JobBar
+from explorer.qt.widgets.progress import JobBar, ProgressLine
 from tests.helpers.patience import PATIENCE_S
 
 LEFT = Qt.MouseButton.LeftButton
@@ -111,6 +111,26 @@ def test_the_button_stops_the_work(
     assert work.stopped
     assert not work.end.is_set()
     assert results == []
+
+
+def test_what_a_page_in_sight_shows_has_no_second_bar(
+    qtbot: QtBot, runner: JobRunner, bar: JobBar, start: Callable[[str], tuple[Work, list[object]]]
+) -> None:
+    line = ProgressLine()
+    qtbot.addWidget(line)
+    line.show()
+    line.start()
+    start("On a page")
+    (job,) = runner.jobs
+    job.on_page = line.is_shown
+    second, _ = start("Elsewhere")
+    qtbot.waitUntil(bar.isVisible)
+    assert bar.label.text() == "Elsewhere"
+    second.end.set()
+    qtbot.waitUntil(lambda: len(runner.jobs) == 1 and not bar.isVisible())
+    line.hide()  # another page is shown
+    qtbot.waitUntil(bar.isVisible)
+    assert bar.label.text() == "On a page"
 
 
 def test_the_next_work_takes_its_place(
