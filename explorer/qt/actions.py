@@ -20,7 +20,7 @@ from PySide6.QtWidgets import QAbstractItemView, QMainWindow, QMenu, QMenuBar, Q
 from explorer.qt.addresses import agrees_to_weights
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, all_cores
-from explorer.qt.locale_numbers import own_widgets, use_units
+from explorer.qt.locale_numbers import own_widgets
 from explorer.qt.panels import Panels
 from explorer.qt.settings import Settings
 from explorer.qt.theme import Scheme, apply_scheme, apply_text_size
@@ -28,7 +28,7 @@ from explorer.qt.widgets.painting import type_swatch
 from explorer.qt.widgets.saving import FileSaver, file_name
 from explorer.sources import is_address
 from explorer.tabular import write_atomically
-from explorer.text import ByteUnits, plain_text, shorten
+from explorer.text import plain_text, shorten
 
 Key = QKeySequence.StandardKey
 _ALWAYS: Final = {Key.Quit: ("Ctrl+Q",), Key.ZoomIn: ("Ctrl++", "Ctrl+=")}
@@ -131,7 +131,7 @@ class Actions:
                 action.setObjectName(f"{kind}_{name}")
 
     def _make_choices(self) -> None:
-        """Make the commands of which one is in force: colours, units of sizes."""
+        """Make the commands of which one is in force: colours."""
         make = self._make
         self.schemes = {
             Scheme.SYSTEM: make("As the &system"),
@@ -139,21 +139,15 @@ class Actions:
             Scheme.DARK: make("&Dark"),
             Scheme.CONTRAST: make("High &contrast"),
         }
-        binary, decimal = "KiB, MiB, GiB (powers of &1024)", "kB, MB, GB (powers of 1&000)"
-        self.units = {
-            ByteUnits.BINARY: make(binary, "", "As memory is sold"),
-            ByteUnits.DECIMAL: make(decimal, "", "As disks are sold"),
-        }
-        for kind, choices in (("scheme", self.schemes), ("units", self.units)):
-            group = QActionGroup(self._window)
-            for choice, action in choices.items():
-                action.setObjectName(f"{kind}_{choice.value}")
-                action.setCheckable(True)
-                group.addAction(action)
+        group = QActionGroup(self._window)
+        for scheme, action in self.schemes.items():
+            action.setObjectName(f"scheme_{scheme.value}")
+            action.setCheckable(True)
+            group.addAction(action)
 
     def all(self) -> list[QAction]:
         own = [value for value in vars(self).values() if isinstance(value, QAction)]
-        tables = (self.groups, self.pages, self.schemes, self.units)
+        tables = (self.groups, self.pages, self.schemes)
         return [*own, *(action for table in tables for action in table.values())]
 
     def _make(self, text: str, keys: QKeySequence.StandardKey | str = "", tip: str = "") -> QAction:
@@ -169,22 +163,15 @@ class Actions:
 
 
 def offer_appearance(settings: Settings, actions: Actions) -> None:
-    """Let the menu View apply and save colours and units."""
+    """Let the menu View apply and save colours and the size of texts."""
 
     def choose_scheme(scheme: Scheme) -> None:
         settings.scheme = scheme
         apply_scheme(scheme)
 
-    def choose_units(units: ByteUnits) -> None:
-        settings.byte_units = units
-        use_units(units)
-
     for scheme, action in actions.schemes.items():
         action.setChecked(scheme is settings.scheme)
         action.triggered.connect(lambda _=True, scheme=scheme: choose_scheme(scheme))
-    for units, action in actions.units.items():
-        action.setChecked(units is settings.byte_units)
-        action.triggered.connect(lambda _=True, units=units: choose_units(units))
 
     def choose_text_size(percent: int) -> None:
         settings.text_size = percent
@@ -224,7 +211,6 @@ def fill_menu_bar(bar: QMenuBar, actions: Actions, recent: QMenu) -> None:
     add(menu.addMenu("&Appearance"), *actions.schemes.values(), above=view)
     sizes = (actions.larger, actions.smaller, actions.usual)
     add(menu.addMenu("Text si&ze"), *sizes, above=view)
-    add(menu.addMenu("&Sizes in"), *actions.units.values(), above=view)
     add(menu, actions.reset_layout)
     menu = bar.addMenu("&Help")
     add(menu, actions.guide, actions.shortcuts)

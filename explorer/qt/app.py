@@ -79,7 +79,7 @@ def run(paths: Sequence[str], fresh: bool) -> int:
     app.setStyle("Fusion")
     settings = Settings(fresh=fresh)
     install_roles()
-    use_locale(QLocale.system(), settings.byte_units)
+    use_locale(QLocale.system())
     apply_scheme(settings.scheme)
     apply_text_size(settings.text_size)
     app.styleHints().colorSchemeChanged.connect(lambda _: apply_scheme(settings.scheme))

@@ -1,16 +1,14 @@
-"""Number formats of the user's country, and the units of sizes; widgets follow changes."""
+"""Number formats of the user's country; the widgets of the program."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Protocol, runtime_checkable
 
 from PySide6.QtCore import QLocale
 from PySide6.QtWidgets import QApplication, QWidget
-from shiboken6 import isValid
 
-from explorer.text import PLAIN, ByteUnits, Notation, NumberFormat, notation, set_notation
+from explorer.text import PLAIN, Notation, NumberFormat, set_notation
 
 
 def own_widgets() -> list[QWidget]:
@@ -51,33 +49,11 @@ def number_format(locale: QLocale) -> NumberFormat:
     return PLAIN.numbers if found == PLAIN.numbers else found
 
 
-def use_locale(locale: QLocale, units: ByteUnits) -> None:
+def use_locale(locale: QLocale) -> None:
     """Set the number format of the process, before the first widget is made: that of print.
 
     Qt's own fields follow the default locale; for digits other than 0 to 9 it becomes the C locale.
     """
-    set_notation(Notation(replace(number_format(locale), typeset=True), units))
+    set_notation(Notation(replace(number_format(locale), typeset=True)))
     if locale.zeroDigit() != "0":
         QLocale.setDefault(QLocale.c())
-
-
-@runtime_checkable
-class KeepsSizes(Protocol):
-    """A widget that keeps texts with sizes."""
-
-    def take_units(self) -> None:
-        """Make them again, in the units that are used now."""
-
-
-def use_units(units: ByteUnits) -> None:
-    """Show sizes in other units, and update everything that shows them.
-
-    Widgets that keep texts with sizes make them again in `take_units`.
-    """
-    set_notation(replace(notation(), units=units))
-    for widget in own_widgets():
-        if isValid(widget):  # an update may delete later widgets
-            if isinstance(widget, KeepsSizes):
-                widget.take_units()
-            if isValid(widget):
-                widget.update()

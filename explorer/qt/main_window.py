@@ -213,6 +213,7 @@ class WindowServices(Services):
     def choose_quant(self, path: Path) -> None:
         from explorer.present.quants import address_of, quants_of, stem_of  # noqa: PLC0415 - rarely needed
         from explorer.qt.library.commands import VersionsDialog  # noqa: PLC0415 - as above
+        from explorer.qt.what_if.controls import Scope  # noqa: PLC0415 - as above
         from explorer.stores import StoreKind  # noqa: PLC0415 - as above
 
         window = self._window
@@ -231,7 +232,16 @@ class WindowServices(Services):
             error, more = found
             dialog = VersionsDialog(error, window.panels.machine, window, more)
             dialog.chosen.connect(window.open_paths)
+            dialog.recipes_wanted.connect(try_recipes)
             dialog.open()
+
+        def try_recipes(original: Path) -> None:
+            def show(document: Document, _last: bool) -> None:
+                window.reveal_model(document)
+                self.go("what_if")
+                window.panels.what_if.widget.controls.choose(Scope.RECIPES)
+
+            window.open_one(original, show)
 
         if is_address(path) and (place := address_of(path, "")) is not None:
             window.open_paths([place])

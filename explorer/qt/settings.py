@@ -23,7 +23,7 @@ from explorer.paths import settings_file
 from explorer.private_folder import PrivateFolder, check_replaceable
 from explorer.qt.theme import LEAST_TEXT, MOST_TEXT, Scheme
 from explorer.sources.remote.addresses import as_path
-from explorer.text import ByteUnits, plain_text
+from explorer.text import plain_text
 
 _VERSION: Final = 1
 _MOST_RECENT: Final = 12
@@ -125,15 +125,6 @@ class Settings:
     @scheme.setter
     def scheme(self, scheme: Scheme) -> None:
         self._set("scheme", scheme.value)
-
-    @property
-    def byte_units(self) -> ByteUnits:
-        value = self._text("byte_units")
-        return ByteUnits(value) if value in tuple(ByteUnits) else ByteUnits.BINARY
-
-    @byte_units.setter
-    def byte_units(self, units: ByteUnits) -> None:
-        self._set("byte_units", units.value)
 
     @property
     def text_size(self) -> int:

@@ -179,9 +179,6 @@ class MachineButton(IconButton):
             named = named.replace("{asked}", self._planned.target().asked_text)
         self.setText(named)
 
-    def take_units(self) -> None:
-        self.show_machine()
-
 
 _LEAST_MODEL: Final = 90  # pixels of its name before a tensor's
 

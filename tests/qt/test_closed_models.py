@@ -128,9 +128,6 @@ def test_pages_behind_let_go_of_the_model_before(
     window.close_document(large)
     del large
     assert kept(qtbot, window, held) == []
-    # sizes in other units are told anew, also by pages behind: not of the model before
-    for action in window.actions_.units.values():
-        action.trigger()
 
 
 def test_a_map_that_turns_back_to_a_smaller_model_marks_no_tensor_of_the_larger(

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QApplication, QComboBox, QDialog, QListWidget, QMa
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.locale_numbers import number_format, own_widgets, use_locale
-from explorer.text import PLAIN, ByteUnits, NumberFormat, notation, set_notation
+from explorer.text import PLAIN, NumberFormat, set_notation
 
 
 @pytest.fixture(autouse=True)
@@ -54,8 +54,7 @@ def test_integers_are_grouped_as_qt_groups_them(name: str, number: int) -> None:
 def test_fields_of_qt_have_the_digits_of_the_program(
     qtbot: QtBot, qapp: QApplication, name: str
 ) -> None:
-    use_locale(QLocale(name), ByteUnits.DECIMAL)
-    assert notation().units is ByteUnits.DECIMAL
+    use_locale(QLocale(name))
     QLocale.setDefault(QLocale() if QLocale(name).zeroDigit() != "0" else QLocale(name))
     box = QSpinBox()
     qtbot.addWidget(box)

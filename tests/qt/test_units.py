@@ -1,4 +1,4 @@
-"""One switch for the units of sizes: remembered, and heard of in every panel."""
+"""Numbers in the notation of a country, and copies for other programs."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from collections.abc import Iterator
 import pytest
 from PySide6.QtCore import QLocale
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QMenu
 
 from explorer.qt.locale_numbers import use_locale
 from explorer.qt.main_window import MainWindow
-from explorer.qt.settings import Settings
-from explorer.text import PLAIN, ByteUnits, notation, set_notation
+from explorer.text import PLAIN, set_notation
 
 
 @pytest.fixture(autouse=True)
@@ -22,29 +20,8 @@ def plain_notation() -> Iterator[None]:
     set_notation(PLAIN)
 
 
-def _trigger(window: MainWindow, units: ByteUnits) -> None:
-    window.actions_.units[units].trigger()
-
-
-def test_the_switch_is_in_the_menu_view_and_remembered(
-    window: MainWindow, settings: Settings
-) -> None:
-    sizes = next(menu for menu in window.findChildren(QMenu) if menu.title() == "&Sizes in")
-    texts = [action.text().replace("&", "") for action in sizes.actions()]
-    assert texts == ["KiB, MiB, GiB (powers of 1024)", "kB, MB, GB (powers of 1000)"]
-    assert settings.byte_units is ByteUnits.BINARY
-    _trigger(window, ByteUnits.DECIMAL)
-    assert settings.byte_units is ByteUnits.DECIMAL
-    assert notation().units is ByteUnits.DECIMAL
-
-
-def test_a_damaged_setting_is_binary(settings: Settings) -> None:
-    settings._store.setValue("byte_units", "nonsense")
-    assert settings.byte_units is ByteUnits.BINARY
-
-
 def test_copies_are_for_other_programs_whatever_the_country(window: MainWindow) -> None:
-    use_locale(QLocale("de_DE"), ByteUnits.BINARY)
+    use_locale(QLocale("de_DE"))
     window.reveal_tensor(window.documents[0], 3)
     table = window.panels.tensors.widget.table
     columns = [column.name for column in table.table.columns]

@@ -417,9 +417,6 @@ class OverviewView(QtWidgets.QScrollArea):
         column(row(fold, 1), inner, of=part, spacing=Space.NEAR)
         return part
 
-    def take_units(self) -> None:
-        self._build()
-
     # Qt
 
     def changeEvent(self, event: QEvent) -> None:

@@ -112,9 +112,6 @@ class TensorsView(ListPanel):
         tensors = counted(len(rows), "tensor")
         return f"{tensors}, {count_text(parameters)} parameters, {bytes_text(nbytes)}"
 
-    def take_units(self) -> None:
-        self._show_totals()
-
 
 MOST_TOKENS: Final = 600_000
 

@@ -136,10 +136,12 @@ class VersionsDialog(QDialog):
 
     Signals:
         chosen: Models shall be opened; their paths.
+        recipes_wanted: Recipes shall be tried on the original among them; its path.
         folder_wanted: The folder shall be listed in the library.
     """
 
     chosen = Signal(object)
+    recipes_wanted = Signal(object)
     folder_wanted = Signal()
 
     def __init__(
@@ -229,6 +231,13 @@ class VersionsDialog(QDialog):
             self.more_button = buttons.addButton("All &quants on the web…", role)
             self.more_button.setToolTip(f"Fetch the list from {self._more}")
             self.more_button.clicked.connect(lambda: self._finish([self._more]))
+        self.recipes_button = buttons.addButton(
+            "&Try other quants…", QDialogButtonBox.ButtonRole.ActionRole
+        )
+        self.recipes_button.setToolTip(
+            "What llama-quantize would make of the original in this list"
+        )
+        self.recipes_button.clicked.connect(self._try_recipes)
         if self._of_folder:
             role = QDialogButtonBox.ButtonRole.ActionRole
             self.add_button = buttons.addButton("Add to the &library", role)
@@ -396,12 +405,19 @@ class VersionsDialog(QDialog):
             text = self.choices[rows[0]].why if len(rows := self._selected()) == 1 else ""
         self._state.setText(text)
         self._state.setVisible(bool(text))
+        original = None if self._of_folder else original_among(self.choices)
+        self.recipes_button.setVisible(original is not None)
         words = "Read &headers" if unread else "Measure the &errors"
         self._read_button.setText("&Stop" if busy else words)
         self._read_button.setVisible(busy or unread > 0 or bool(self._unmeasured))
         if self._unmeasured and not unread:
             takes = to_read_text(*self._unmeasured, worker_count())
             self._read_button.setToolTip(f"Against the original in this list. It takes {takes}")
+
+    def _try_recipes(self) -> None:
+        if (place := original_among(self.choices)) is not None:
+            self.recipes_wanted.emit(self.choices[place].path)
+            self.accept()
 
     # The table
 

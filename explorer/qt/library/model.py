@@ -183,11 +183,6 @@ class LibraryModel(QtCore.QAbstractItemModel):
         with self._reset(in_order=False):
             pass
 
-    def forget_texts(self) -> None:
-        """Make all texts anew: numbers are written in another way."""
-        for node in self._root.below():
-            node.changed()
-
     # Nodes
 
     def node(self, index: Index) -> Node | None:

@@ -554,11 +554,6 @@ class LibraryView(QtWidgets.QWidget):
             self.lists.setCurrentWidget(self.blobs)
             self.enter_list()
 
-    def take_units(self) -> None:
-        self.model.forget_texts()
-        self.refresh_pane()
-        self._show_total()
-
     # Qt
 
     def showEvent(self, event: QShowEvent) -> None:

@@ -341,9 +341,6 @@ class CurvesPlot(ThemedPlot):
             where = f"{self.curves.axis.title} {self.curves.axis.text(context)}"
         return f"{where}: {', '.join(parts)}. Click again to set it."
 
-    def take_units(self) -> None:
-        self._draw()
-
     # Qt
 
     def keyPressEvent(self, event: QKeyEvent) -> None:

@@ -283,9 +283,6 @@ class PlannerView(QtWidgets.QWidget):
         action.triggered.connect(slot)
         self.addAction(action)
 
-    def take_units(self) -> None:
-        self.state.replan()  # sizes are in other units
-
     # Qt
 
     def minimumSizeHint(self) -> QSize:
@@ -543,9 +540,6 @@ class AnswerBar(QtWidgets.QWidget):
         model = self._current.model
         if model is not None and model.whole is not None:
             app.open(model.whole, "planner")
-
-    def take_units(self) -> None:
-        self.speed.clear()  # until it is worked out again
 
     # Qt
 

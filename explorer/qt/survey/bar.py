@@ -88,9 +88,6 @@ class SurveyBar(RestingLine):
             text += f". The importance matrix does not fit {name}: {what}"
         return text.removesuffix(".") + "."
 
-    def take_units(self) -> None:
-        self.follow()
-
 
 def metrics_of(session: SurveySession) -> list[Metric]:
     """Return the metrics of the header, and those of what is measured: errors or statistics."""

@@ -554,6 +554,3 @@ class ByLayerPage(QWidget):
             names = [column.name for column in one.columns]
             cell = one.cells[row, names.index(line.role)]
             self.app.open_tensors(self._row_of(cell))
-
-    def take_units(self) -> None:
-        self.refresh()

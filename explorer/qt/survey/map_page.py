@@ -743,9 +743,6 @@ class MapPage(QtWidgets.QWidget):
         if lines:
             QtGui.QGuiApplication.clipboard().setText(to_tsv(lines))
 
-    def take_units(self) -> None:
-        self.refresh()
-
     # Qt
 
     def resizeEvent(self, event: QtGui.QResizeEvent) -> None:

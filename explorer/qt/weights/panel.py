@@ -444,9 +444,6 @@ class WeightsView(TensorsPanel):
             f"The figures are of the stored weights: the factor in {names} is not applied to them."
         )
 
-    def take_units(self) -> None:
-        self.refresh()
-
 
 def _subjects(document: Document, rows: Sequence[int]) -> list[SelectedTensor]:
     tensors = document.model.tensors.rows

@@ -235,9 +235,6 @@ class WhatIfPanel(PicturePanel):
             line = next((one for one in self.lines if one.type_name == self.selected_type), None)
         self.show_text("" if line is None else line_text(line))
 
-    def take_units(self) -> None:
-        self._read_out(None)
-
 
 def _extent(lines: Sequence[Line]) -> object:
     """Return what the widths of the columns follow from, while the lines are the same."""

@@ -338,11 +338,6 @@ class TableView(QtWidgets.QTableView):
             title = QFontMetrics(header.font()).horizontalAdvance(f"{column.head}  ") + _TITLE_ROOM
             yield max([title, *(metrics.horizontalAdvance(text) + room for text in texts)])
 
-    def _rewrite_numbers(self) -> None:
-        """Show numbers in another notation, in columns that they fit into."""
-        self.table.renew(self.table.table, self.table.items)
-        self.widen_numbers()
-
     def widen_numbers(self) -> None:
         """Give columns of numbers what their texts need now, and none less than it has."""
         columns = self.table.columns
@@ -496,9 +491,6 @@ class TableView(QtWidgets.QTableView):
             if self.table.why_blank is not None:
                 _paint_why(self, painter, place)
         painter.end()
-
-    def take_units(self) -> None:
-        self._rewrite_numbers()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         super().keyPressEvent(event)

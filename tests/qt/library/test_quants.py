@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from explorer.analysis import surveys
@@ -53,3 +54,17 @@ def test_errors_are_measured_against_the_original_once(
     assert {one.name: one.error for one in again.choices} == errors
     assert not again._read_button.isVisible()
     again.reject()
+
+
+def test_an_original_leads_to_recipes(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> None:
+    write_gguf(tmp_path / "own-F32.gguf", "llama", ARRAYS)
+    window.panels.app.choose_quant(tmp_path / "own-F32.gguf")
+    qtbot.waitUntil(lambda: isinstance(QApplication.activeModalWidget(), VersionsDialog))
+    dialog = QApplication.activeModalWidget()
+    assert isinstance(dialog, VersionsDialog)
+    qtbot.waitUntil(dialog.recipes_button.isVisible)
+    dialog.recipes_button.click()
+    qtbot.waitUntil(lambda: window.panels.page == "what_if" and not window.runner.jobs)
+    assert window.current is not None
+    assert window.current.path == tmp_path / "own-F32.gguf"
+    assert window.panels.what_if.widget.controls.by_recipe

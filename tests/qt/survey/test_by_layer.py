@@ -265,7 +265,7 @@ def test_a_page_out_of_sight_forgets_the_tensor_of_a_model_that_is_gone(
     small = {name: ARRAYS[name] for name in NAMES[:3]}
     view.show_document(load(write_gguf(tmp_path / "small.gguf", "llama", small)))
     qtbot.waitUntil(lambda: view.session.content is not None)
-    page.take_units()
+    page.refresh()
     assert page.grid is not None
 
 

@@ -20,10 +20,9 @@ from explorer.qt.locale_numbers import use_locale
 from explorer.qt.main_window import MainWindow
 from explorer.qt.references import Rounding
 from explorer.qt.theme import Scheme, apply_scheme
-from explorer.text import PLAIN, ByteUnits, set_notation
+from explorer.text import PLAIN, set_notation
 from tests.helpers.everywhere import settle
 from tests.helpers.ollama_store import store_of
-from tests.helpers.overview import shown_facts
 from tests.helpers.watch import make_read_only, watching
 from tests.qt.walk import access, sight, texts
 from tests.qt.walk.walking import Check, walk
@@ -54,7 +53,6 @@ _OF_ALL_PAGES: Mapping[Check, int] = {
 _OTHERWISE: Mapping[Check, int] = {
     sight.pictures_follow_the_scheme: 5,
     sight.controls_are_seen: 400,
-    texts.sizes_are_decimal: 60,
     texts.numbers_have_a_comma: 300,
 }
 
@@ -116,13 +114,10 @@ def test_the_demo_model(
         window.open_paths([manifest])
         qtbot.waitUntil(lambda: len(window.documents) == 2)
         panels.references.choose(window.documents[0])
-        use_locale(QLocale("de_DE"), ByteUnits.BINARY)
-        window.actions_.units[ByteUnits.DECIMAL].trigger()
+        use_locale(QLocale("de_DE"))
         apply_scheme(Scheme.DARK)
         settle(qtbot, window)
         walk(qtbot, window, _OTHERWISE)
-        window.actions_.units[ByteUnits.BINARY].trigger()
-        assert "MiB" in shown_facts(panels.overview.widget)["Size of tensors"]
         apply_scheme(Scheme.CONTRAST)
         QApplication.processEvents()
         walk(qtbot, window, {sight.controls_are_seen: 400, sight.pictures_follow_the_scheme: 5})

@@ -14,7 +14,6 @@ from PySide6.QtWidgets import (
     QGraphicsTextItem,
     QGraphicsView,
     QLabel,
-    QLineEdit,
     QMenu,
     QTableView,
     QTextEdit,
@@ -181,13 +180,11 @@ def models_keep_qts_rules(place: Place) -> Iterator[str]:
 # Units and numbers of another country
 
 _BINARY = re.compile(r"\d\s?(Ki|Mi|Gi|Ti)B")
-_ANY_UNIT = re.compile(r"\d\s?[KMGTkmgt]i?B\b")
 # names of profiles, and titles of columns, which are made once for a run of the program
 _NAMED = re.compile(r"\bOllama (from |up to )?0\.\d+|Percentile [\d.]+|[\d.]+ % of \|e\|")
 # a point that does not stand between thousands; versions and names have letters or more points
 _POINT = re.compile(r"(?<![\d.\w/\-])\d+\.(?!\d{3}(?!\d))\d+(?![\d.\w])")
 _TYPED = frozenset({"document", "input", "tip", "choice"})
-_IN_BOTH_UNITS = frozenset({"document", "tip", "hint"})  # what one may type is told in both
 
 
 def _texts(place: Place) -> Iterator[Seen]:
@@ -200,15 +197,6 @@ def sizes_are_binary(place: Place) -> Iterator[str]:
     for seen in _texts(place):
         if seen.kind != "document" and _BINARY.search(seen.text):
             yield ""
-
-
-def sizes_are_decimal(place: Place) -> Iterator[str]:
-    """No size is told in KiB, MiB or GiB."""
-    for seen in _texts(place):
-        if seen.kind != "document" and _ANY_UNIT.search(seen.text):
-            typed = seen.kind in _IN_BOTH_UNITS or isinstance(seen.widget, QLineEdit)
-            wrong = not typed and _BINARY.search(seen.text)
-            yield f"{named(seen.widget)} {seen.kind}: {seen.text[:120]}" if wrong else ""
 
 
 def numbers_have_a_comma(place: Place) -> Iterator[str]:
