@@ -48,7 +48,7 @@ from explorer.present.tables.facts import FACTS
 from explorer.present.tables.metadata import entry_record
 from explorer.present.tables.table import BITS, BYTES, COUNT, INTEGER, Kind
 from explorer.present.tables.what_if import Line
-from explorer.text import counted, integer_text, plain_text
+from explorer.text import counted, integer_text, plain_text, sentence
 
 CONTEXT: Final = 4096
 """Tokens of the plan that both models get, if no other number is asked for."""
@@ -190,6 +190,7 @@ class Comparison:
     memory: tuple[Memory, Memory]
     errors: Errors | None = None
     measured: tuple[Quality | None, Quality | None] = (None, None)  # by others
+    other: str = "B"  # what the second is called
 
     @classmethod
     def of(
@@ -217,10 +218,11 @@ class Comparison:
     def headline(self) -> str:
         """What B takes and loses beside A, and where; first, if they have nothing in common."""
         errors = self.errors or Errors(None)
-        both = zip("AB", self.found.models, errors.sides, errors.matrices, strict=True)
+        names = "A", self.other
+        both = zip(names, self.found.models, errors.sides, errors.matrices, strict=True)
         apart = {"added", "gone"} == {tensor.kind for tensor in self.found.tensors}
-        first = "A and B have no tensor in common. " if apart else ""
-        return first + headline(*(Side.of(*one) for one in both))
+        first = f"A and {self.other} have no tensor in common. " if apart else ""
+        return first + sentence(headline(*(Side.of(*one) for one in both)))
 
     @property
     def is_planned(self) -> bool:
@@ -291,7 +293,8 @@ def chart_lines(comparison: Comparison) -> list[Line]:
         given = {name: value for name, value in known.items() if not math.isnan(value)}
         given |= {} if quality is None else quality.figures
         colour = facts.types[0].name if facts.types else ""
-        title = plain_text(f"{letter}: {facts.main_type}")
+        name = letter if letter == "A" else sentence(comparison.other.removeprefix("the "))
+        title = plain_text(f"{name}: {facts.main_type}")
         lines.append(Line(colour, title, size, size, given=given, front=True, mark=letter))
     return lines
 
@@ -340,12 +343,12 @@ def role_rows(comparison: Comparison) -> list[RoleRow]:
     return [RoleRow(role, sides, (one.get(role), other.get(role))) for role, sides in found.items()]
 
 
-def vocabulary_sentence(found: VocabularyDifference) -> str:
+def vocabulary_sentence(found: VocabularyDifference, other: str = "B") -> str:
     """Say how far two vocabularies agree."""
     same = f"{integer_text(found.same)} of {integer_text(max(found.before, found.after))} ids"
     parts = [f"{same} stand for the same token"]
     for count, one, many in (
-        (found.added, "token is only in B", "tokens are only in B"),
+        (found.added, f"token is only in {other}", f"tokens are only in {other}"),
         (found.gone, "token is only in A", "tokens are only in A"),
         (found.moved, "token has another id", "tokens have another id"),
     ):
@@ -383,13 +386,13 @@ def summary(comparison: Comparison) -> list[str]:
 
 def notes(comparison: Comparison) -> list[str]:
     """Return all sentences but the first."""
-    found = comparison.found
-    lines = ["The headers say the same." if found.equal else _header_sentence(found)]
+    found, other = comparison.found, comparison.other
+    lines = ["The headers say the same." if found.equal else _header_sentence(found, other)]
     if found.vocabulary is not None:
-        lines.append(f"The vocabularies differ: {vocabulary_sentence(found.vocabulary)}")
+        lines.append(f"The vocabularies differ: {vocabulary_sentence(found.vocabulary, other)}")
     elif found.same_tokens:
         lines.append(f"Both have the same vocabulary of {integer_text(found.same_tokens)} tokens.")
-    lines += _text_sentences(found)
+    lines += _text_sentences(found, other)
     lines += [f"{problem.where}: {problem.what}." for problem in found.problems]
     for problem in dict.fromkeys(one.problem for one in comparison.memory):
         if problem not in {"", _NO_MODEL}:  # nobody expects a plan of an adapter
@@ -398,13 +401,13 @@ def notes(comparison: Comparison) -> list[str]:
     return lines
 
 
-def _header_sentence(found: Differences) -> str:
+def _header_sentence(found: Differences, other: str) -> str:
     changed = [one for one in found.tensors if one.kind == "changed"]
     parts = [
         counted(sum(one.type_changed for one in changed), "tensor has", "tensors have")
         + " another type",
         counted(sum(one.shape_changed for one in changed), "has", "have") + " another shape",
-        counted(found.count("added"), "is", "are") + " only in B",
+        counted(found.count("added"), "is", "are") + f" only in {other}",
         counted(found.count("gone"), "is", "are") + " only in A",
     ]
     shown = [part for part in parts if not part.startswith("0 ")]
@@ -417,16 +420,17 @@ def _header_sentence(found: Differences) -> str:
     return f"{tensors}, and {keys}."
 
 
-def _text_sentences(found: Differences) -> Iterator[str]:
+def _text_sentences(found: Differences, other: str) -> Iterator[str]:
     """Say of each chat template how much of it differs."""
     for text in found.texts:
         signs = {line[:1] for line in text.lines}
         if text.key.startswith(CHAT_TEMPLATE) and signs in ({"+"}, {"-"}):
-            yield f"Only {'B' if '+' in signs else 'A'} has a chat template ({text.key})."
+            yield f"Only {other if '+' in signs else 'A'} has a chat template ({text.key})."
         elif text.key.startswith(CHAT_TEMPLATE):
             gone = counted(text.removed, "line", "lines")
             added = integer_text(text.added)
-            yield f"The chat templates differ ({text.key}): {gone} only in A, {added} only in B."
+            parts = f"{gone} only in A, {added} only in {other}"
+            yield f"The chat templates differ ({text.key}): {parts}."
 
 
 def _error_sentences(errors: Errors) -> Iterator[str]:

@@ -152,7 +152,7 @@ class SurveyPanel:
         names = [column.name for column in self.view.hot_spots.model.columns]
         return names.index(name)
 
-    def ranked(self, column: str = "name") -> list[object]:
+    def ranked(self, column: str = "tensor") -> list[object]:
         """Return a column of the worst tensors as it is shown, from top to bottom."""
         model = self.view.hot_spots.model
         number = self.column(column)

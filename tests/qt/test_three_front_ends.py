@@ -360,7 +360,7 @@ def test_two_models_side_by_side(
         cells = next(cells for cells in lines if cells[0] == role["Role"])
         told = dict(zip(heads, cells, strict=True))
         assert told["Relative RMSE A"] == role["Relative RMSE A"]
-        assert (told["Types A"], told["Types B"]) == (role["Types A"], role["Types B"])
+        assert (told["Types A"], told["Types B"]) == (role["Types A"], role["Types original"])
         by_name = {one["role"]: one for one in record["errors"]["roles"]}
         figure = by_name[role["Role"]]["a"]["relative_rmse"]
         assert FIGURES["relative_rmse"].write(figure) == role["Relative RMSE A"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -51,6 +52,17 @@ def _of_sides(
         for column in columns
         for side, letter in zip(sides, "AB", strict=True)
     ]
+
+
+def of_sides(table: Table[Row], other: str) -> Table[Row]:
+    """Return a table whose second model is called otherwise than B, such as "the original"."""
+    name = other.removeprefix("the ")
+
+    def called(column: Column[Row]) -> Column[Row]:
+        title = re.sub(r"\bB\b", name, column.title)
+        return replace(column, title=title[:1].upper() + title[1:])
+
+    return Table(*map(called, table), title=table.title, problem=table.problem)
 
 
 def _better_or_worse(gain: float) -> str:

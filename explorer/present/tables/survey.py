@@ -267,7 +267,7 @@ def worst_tensors(
     """Return the table of tensors by what is known of them; its rows are their numbers.
 
     Args:
-        tensors: What is said of a tensor first.
+        tensors: What is said of a tensor first; its name is called as on the command line.
         metric: What they are ranked by.
         metrics: What is shown.
         values: Figures of all tensors, float64 [n], by names of columns; NaN is not known.
@@ -277,8 +277,10 @@ def worst_tensors(
     def figure(column: Column[Any]) -> Column[int]:
         return figure_column(column, values[column.name])
 
+    name, *others = tensors
     return Table(
-        *tensors,
+        replace(name, name="tensor", title="Tensor"),
+        *others,
         figure(Column(SHARE, metric.contribution_title, PART, _SHARE_TIP)),
         figure(Column(PERCENTILE, "Percentile in role", RATIO, _PLACE_TIP)),
         *(figure(one.column) for one in metrics),

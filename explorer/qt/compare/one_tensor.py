@@ -1,6 +1,6 @@
 """The page of one tensor: the selected one compared with the original.
 
-One walk over both tensors fills its pages: weights, errors, density.
+One walk over both tensors fills its pages: weights, errors, density; a map shows where errors are.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from PySide6.QtWidgets import QWidget
 from explorer.analysis.blocks import BlockStatistics, is_quantized
 from explorer.analysis.errors.compare import ExpectedRounding, expected_rounding
 from explorer.analysis.errors.pictures import ErrorPicture, PairSquare
+from explorer.analysis.tensor_map.draw import Quantity
 from explorer.parallel import LruCache
 from explorer.present.explanations import picture_text
 from explorer.present.tables.errors import PICTURED, ROUNDING
@@ -26,11 +27,13 @@ from explorer.qt.document import Document
 from explorer.qt.references import References
 from explorer.qt.services import Services
 from explorer.qt.weights.curves import SelectedTensor
+from explorer.qt.weights.map.page import MapPage
 from explorer.qt.weights.tensor_panel import StatisticsTable, TensorsPanel
 from explorer.qt.weights.work import blocks_request
 from explorer.qt.widgets.building import LINE, column
 from explorer.qt.widgets.curves import NOTHING, HistogramCurve
 from explorer.qt.widgets.labels import error_caution, plain_label
+from explorer.qt.widgets.lazy import LazyTab
 from explorer.qt.widgets.pages import TYPED, PlotPage, Reader, ReadingPage, Refusal, Request
 from explorer.qt.widgets.plot_panel import PicturePanel, PlotPanel, Readings
 from explorer.qt.widgets.progress import ProgressLine
@@ -402,6 +405,10 @@ class ErrorsView(TensorsPanel):
             (self.pictures.density, "Density"),
         ):
             self.tabs.addTab(page, title)
+        self._map = LazyTab(self._make_map, self._fill_map, self)
+        self.tabs.addTab(self._map, "Map")
+        self._subject: SelectedPair | None = None
+        self._results = LruCache(0)
         self.column.addWidget(self.progress)
         self.column.addWidget(error_caution(self))
         references.changed.connect(self._follow_reference)
@@ -412,9 +419,23 @@ class ErrorsView(TensorsPanel):
         """Go to the views of the error."""
         self.tabs.tabBar().setFocus()
 
+    @property
+    def map(self) -> MapPage:
+        """Where in the tensor the errors are."""
+        return self._map.widget
+
+    def _make_map(self) -> MapPage:
+        shown = Quantity.RELATIVE_ERROR, Quantity.ABSOLUTE_ERROR
+        return MapPage(self.app, self._references, shown, self)
+
+    def _fill_map(self, page: MapPage) -> None:
+        page.show_subject(self._subject, self._results)
+
     def cancel(self) -> None:
         self.pictures.cancel()
         self.rounding.cancel()
+        if self._map.isVisible():  # a hidden page reads nothing
+            self.map.cancel()
 
     # What is shown
 
@@ -444,7 +465,11 @@ class ErrorsView(TensorsPanel):
 
     def _show_pair(self, subject: SelectedPair | None, results: LruCache) -> None:
         compared = subject is not None and subject.reference is not None
+        self._subject, self._results = (subject if compared else None), results
         self._offer(compared)
+        self._map.refresh()
+        if not compared:
+            self._map.catch_up()  # the model may be closed
         self.pictures.show_subject(subject if compared else None, results)
         self.rounding.show_subject(None if compared else subject, results)
 
@@ -454,7 +479,7 @@ class ErrorsView(TensorsPanel):
         The tab in front is hidden last: Qt would show the next one, and its page would start.
         """
         alone: list[QWidget] = [self.rounding]
-        pages: list[QWidget] = [*self.pictures.pages]
+        pages: list[QWidget] = [*self.pictures.pages, self._map]
         offered, hidden = (pages, alone) if compared else (alone, pages)
         for page in offered:
             self.offer_page(page, True)

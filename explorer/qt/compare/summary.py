@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from PySide6.QtCore import QEvent, QObject
 from PySide6.QtGui import (
     QColor,
@@ -22,9 +21,9 @@ from PySide6.QtGui import (
     QSyntaxHighlighter,
     QTextCharFormat,
 )
-from PySide6.QtWidgets import QPlainTextEdit, QPushButton, QSpinBox, QTabWidget, QWidget
+from PySide6.QtWidgets import QPlainTextEdit, QPushButton, QTabWidget, QWidget
 
-from explorer.analysis.differences import Differences
+from explorer.analysis.differences import Differences, TensorDifference
 from explorer.analysis.what_if import pareto_front
 from explorer.errors import ExplorerError
 from explorer.formats.facts import describe
@@ -40,6 +39,7 @@ from explorer.present.tables.differences import (
     KeyRow,
     RoleRow,
     SizeRow,
+    of_sides,
     searched,
 )
 from explorer.present.tables.table import Row, Table
@@ -54,27 +54,28 @@ from explorer.qt.theme import Space, TextSize, ink_of, style_text
 from explorer.qt.what_if.chart import Measure, WhatIfChart, mebibytes_of
 from explorer.qt.widgets.asking import ask_files
 from explorer.qt.widgets.building import LINE, NOTE, column, row
-from explorer.qt.widgets.controls import check, choice, picture_buttons, split
+from explorer.qt.widgets.controls import choice, picture_buttons, split
 from explorer.qt.widgets.labels import SELECTABLE, ElidedLabel, error_caution, plain_label
 from explorer.qt.widgets.lazy import TabbedPanel
 from explorer.qt.widgets.pages import Phase, Reader, Refusal, Request
 from explorer.qt.widgets.plot_panel import PlotExport
-from explorer.qt.widgets.saving import FileSaver, file_name
 from explorer.qt.widgets.segments import segmented
 from explorer.qt.widgets.table_model import TableModel
 from explorer.qt.widgets.table_view import ListPanel, TableView
 from explorer.qt.widgets.text_view import TextView
-from explorer.tabular import json_document, write_atomically
 from explorer.text import integer_text, plain_text
 
-_MOST_CONTEXT: Final = 1 << 24
 _SHOWN_NAMES: Final = 3
 _MOST_CACHED: Final = 4
 
 
 @dataclass(frozen=True)
 class Shown:
-    """What the page shows, made in a worker; of keys and tensors also what a filter looks in."""
+    """What the page shows, made in a worker; of keys and tensors also what a filter looks in.
+
+    Attributes:
+        tensors: Those that differ.
+    """
 
     comparison: Comparison
     headline: str
@@ -82,15 +83,17 @@ class Shown:
     sizes: Sequence[SizeRow]
     roles: Sequence[RoleRow]
     keys: Sequence[KeyRow]
+    tensors: Sequence[TensorDifference]
     searched: tuple[list[str], list[str]]
 
     @classmethod
     def of(cls, found: Comparison) -> Shown:
         """Make the rows of all tables; reads the first elements of arrays."""
         roles, keys = present.role_rows(found), present.key_rows(found)
-        words = searched(KEYS, keys), searched(TENSORS, found.found.tensors)
+        tensors = [tensor for tensor in found.found.tensors if tensor.kind != "same"]
+        words = searched(KEYS, keys), searched(TENSORS, tensors)
         points, sizes = present.chart_lines(found), list(present.size_rows(found))
-        return cls(found, found.headline, points, sizes, roles, keys, words)
+        return cls(found, found.headline, points, sizes, roles, keys, tensors, words)
 
     def of_errors(self, comparison: Comparison) -> Shown:
         """Return the same with what another comparison of the two knows of errors."""
@@ -110,17 +113,18 @@ class Shown:
 
 @dataclass(frozen=True)
 class _Subject:
-    """What is asked for: A, B or the original in its place, and tokens of the plan."""
+    """What is asked for: A, and B, or the original in its place."""
 
     one: Document
     other: Document
-    context: int
+    original: bool
 
 
 def _read(subject: _Subject, job: Job) -> Shown:
     """Compare the headers of two models; called in a worker."""
     models = subject.one.model, subject.other.model
-    return Shown.of(Comparison.of(*models, subject.context, job.check))
+    found = Comparison.of(*models, check=job.check)
+    return Shown.of(replace(found, other="the original") if subject.original else found)
 
 
 def _with_errors(
@@ -177,7 +181,6 @@ class _RowList(ListPanel):
     def __init__(self, app: Services, parent: QWidget) -> None:
         super().__init__(app, "Filter by any word", "", parent)
         self._searched: list[str] = []
-        self._hidden: NDArray[np.bool_] | None = None
         self._nothing = ""
         self.bar.changed.connect(lambda _: self._filter())
 
@@ -190,19 +193,13 @@ class _RowList(ListPanel):
         first: Collection[str],
     ) -> None:
         """Show other rows, with what is searched, and at first only some columns."""
-        self._searched, self._nothing, self._hidden = words, nothing, None
+        self._searched, self._nothing = words, nothing
         self.table.show_rows(described, rows, first=first)
-        self._filter()
-
-    def hide_rows(self, hidden: NDArray[np.bool_] | None) -> None:
-        self._hidden = hidden
         self._filter()
 
     def _filter(self) -> None:
         words = self.bar.text.casefold().split()
         mask = np.array([all(word in text for word in words) for text in self._searched], np.bool_)
-        if self._hidden is not None:
-            mask &= ~self._hidden
         no_match = "Nothing matches. Press Escape in the filter to see all."
         self.show_matches(mask, no_match if words else self._nothing)
 
@@ -210,7 +207,7 @@ class _RowList(ListPanel):
 class DifferencePages(QObject):
     """The pages of two models, and what they show."""
 
-    def __init__(self, app: Services, parent: QWidget, context: QSpinBox) -> None:
+    def __init__(self, app: Services, parent: QWidget) -> None:
         super().__init__(parent)
         self._shown: Shown | None = None
         self._parent = parent
@@ -222,20 +219,17 @@ class DifferencePages(QObject):
         self.plan = plain_label(parent)
         self.plan.setForegroundRole(QPalette.ColorRole.PlaceholderText)
         self.plan.setWordWrap(True)
+        self.plan.setToolTip(present.MEMORY)
+        self.plan.setContentsMargins(*NOTE)
         first = QWidget(parent)
         # a label whose text can be selected has no margins of its own (Qt 6.10)
         below = row((self.summary, 1), margins=NOTE)
-        planned = row((self.plan, 1), context, margins=NOTE, spacing=Space.NEAR)
-        column((self.sizes, 1), planned, below, of=first)
+        column((self.sizes, 1), self.plan, below, of=first)
         self.roles = TableView(TableModel(self), app, parent)
         second = QWidget(parent)
         self.meaning = error_caution(second)
         column((self.roles, 1), self.meaning, of=second)
         self.keys, self.tensors = _RowList(app, parent), _RowList(app, parent)
-        self.only_differing = check(parent, "Only &what differs", on=True)
-        self.only_differing.toggled.connect(lambda _: self._hide_equal())
-        third = QWidget(parent)
-        column(row(self.only_differing, 1, margins=LINE), (self.tensors, 1), of=third)
         self.text_list = choice(parent, "Texts that differ", "Texts that differ")
         self.text_list.activated.connect(self._show_text)
         self.text_note = ElidedLabel(parent)
@@ -249,7 +243,7 @@ class DifferencePages(QObject):
             "Sizes and errors": first,
             "Types by role": second,
             "Metadata": self.keys,
-            "Tensors": third,
+            "Tensors": self.tensors,
             "Texts": self._texts,
         }
         self.tables = (self.sizes, self.roles, self.keys.table, self.tensors.table)
@@ -258,8 +252,8 @@ class DifferencePages(QObject):
         """Put the cursor into the search of a page; return whether it has one."""
         if page is self._texts:
             self.text.focus_search()
-        elif page is not None and (page is self.keys or page.isAncestorOf(self.tensors)):
-            (self.keys if page is self.keys else self.tensors).focus_search()
+        elif isinstance(page, ListPanel):
+            page.focus_search()
         else:
             return False
         return True
@@ -276,26 +270,16 @@ class DifferencePages(QObject):
         self.summary.setText("\n".join(map(plain_text, present.notes(comparison))))
         self.plan.setText(f"Memory: {comparison.plan}")
         self.plan.setVisible(comparison.is_planned)
-        self.sizes.show_rows(SIZES, shown.sizes)
-        self.roles.show_rows(ROLES, shown.roles)
+        named = partial(of_sides, other=comparison.other)
+        self.sizes.show_rows(named(SIZES), shown.sizes)
+        self.roles.show_rows(named(ROLES), shown.roles)
         keys, tensors = shown.searched
         same = "All keys are the same in both models."
-        self.keys.show_rows(KEYS, shown.keys, keys, same, ("key", "change", "a", "b"))
+        self.keys.show_rows(named(KEYS), shown.keys, keys, same, ("key", "change", "a", "b"))
         nothing = "All tensors have the same types and shapes."
-        found = shown.found.tensors
         first = "tensor", "change", "type_a", "type_b", "bytes_a", "bytes_b", "reason"
-        self.tensors.show_rows(TENSORS, found, tensors, nothing, first)
-        self.tensors.hide_rows(self._equal_tensors())
+        self.tensors.show_rows(named(TENSORS), shown.tensors, tensors, nothing, first)
         self._fill_texts()
-
-    def _equal_tensors(self) -> NDArray[np.bool_] | None:
-        if self._shown is None or not self.only_differing.isChecked():
-            return None
-        return np.array([tensor.kind == "same" for tensor in self._shown.found.tensors], np.bool_)
-
-    def _hide_equal(self) -> None:
-        if self._shown is not None:
-            self.tensors.hide_rows(self._equal_tensors())
 
     def _fill_texts(self) -> None:
         assert self._shown is not None
@@ -315,12 +299,13 @@ class DifferencePages(QObject):
         if place < len(found.texts):
             text = found.texts[place]
             self.text_note.setText(
-                f"Lines only in A: {integer_text(text.removed)}, only in B: "
-                f"{integer_text(text.added)}"
+                f"Lines only in A: {integer_text(text.removed)}, only in "
+                f"{self._shown.comparison.other}: {integer_text(text.added)}"
             )
             self.text.show_text("\n".join(present.text_lines(text)))
         elif found.vocabulary is not None:
-            self.text_note.setText(present.vocabulary_sentence(found.vocabulary))
+            other = self._shown.comparison.other
+            self.text_note.setText(present.vocabulary_sentence(found.vocabulary, other))
             self.text.show_text("\n".join(present.vocabulary_lines(found.vocabulary)))
         else:
             self.text_note.setText("No chat template, vocabulary or long text differs.")
@@ -343,19 +328,17 @@ class CompareView(TabbedPanel, Reader[Shown]):
         self._headers: Shown | None = None
         self._shown: Shown | None = None
         self._known: dict[_Subject, Shown] = {}
-        self._saver = FileSaver(app, self)
         self._adding = JobSlot(app.runner, self)
         self._measuring = JobSlot(app.runner, self)
         self._make_controls()
         above = QWidget(self.content)
-        controls = self.add_measured, self.save
-        line = row((self.headline, 1), *controls, margins=NOTE, spacing=Space.NEAR)
+        line = row((self.headline, 1), self.add_measured, margins=NOTE, spacing=Space.NEAR)
         below = row(self.measure, 1, *self.picture_buttons, margins=NOTE, spacing=Space.NEAR)
         column(line, (self.chart, 1), below, of=above)
         self.tabs = segmented(QTabWidget(self.content), "What changed")
         self.splitter = split(self.content, (above, 300), (self.tabs, 260), vertical=True)
         column((self.splitter, 1), of=self.content)
-        self.pages = DifferencePages(app, self, self.context)
+        self.pages = DifferencePages(app, self)
         self.pages.tensors.table.row_opened.connect(self._open_tensor)
         for title, page in self.pages.titles.items():
             self.tabs.addTab(page, title)
@@ -384,22 +367,9 @@ class CompareView(TabbedPanel, Reader[Shown]):
         )
         self.add_measured.clicked.connect(self._ask_measured)
         self.setAcceptDrops(True)
-        self.context = QSpinBox(self)
-        self.context.setGroupSeparatorShown(True)
-        self.context.setRange(256, _MOST_CONTEXT)
-        self.context.setSingleStep(1024)
-        self.context.setValue(present.CONTEXT)
-        self.context.setKeyboardTracking(False)
-        self.context.setAccessibleName("Tokens of the plan")
-        self.context.setToolTip(present.MEMORY)
-        self.context.setSuffix(" tokens")
-        self.context.valueChanged.connect(lambda _: self.load())
         self.picture_buttons = picture_buttons(
             self, lambda: self.export.copy(self.chart), self.ask_picture, place="chart"
         )
-        self.save = QPushButton("Save all as JSON…", self)
-        self.save.setToolTip("All differences, as gguf-explorer diff --json prints them")
-        self.save.clicked.connect(self._ask_save)
 
     # What is compared
 
@@ -429,7 +399,7 @@ class CompareView(TabbedPanel, Reader[Shown]):
             return None
         if not isinstance(beside, Document):
             return None
-        return _Subject(self._document, beside, self.context.value())
+        return _Subject(self._document, beside, references.other is None)
 
     def request(self) -> Request[Shown] | Refusal | None:
         title = "Compare two models"
@@ -516,7 +486,6 @@ class CompareView(TabbedPanel, Reader[Shown]):
         self._shown = self._headers = None
         self._adding.cancel()
         self.pages.clear()
-        self.save.setEnabled(False)
 
     def _show(self, shown: Shown) -> None:
         if shown is self._shown:
@@ -538,7 +507,6 @@ class CompareView(TabbedPanel, Reader[Shown]):
             part.setVisible(bool(offered))
         self.pages.show(shown)
         self.show_content()
-        self.save.setEnabled(True)
 
     def _draw(self, shown: Shown) -> list[Line]:
         """Draw both models, and recipes as far as *What if?* has measured them."""
@@ -562,7 +530,7 @@ class CompareView(TabbedPanel, Reader[Shown]):
     def _open_tensor(self, place: int) -> None:
         if self._shown is None or self._document is None:
             return
-        tensor = self._shown.found.tensors[place].before
+        tensor = self._shown.tensors[place].before
         names = self._document.model.tensors.columns.names
         if tensor is not None and tensor.name in names:
             self.app.open_tensors(list(names).index(tensor.name))
@@ -598,34 +566,10 @@ class CompareView(TabbedPanel, Reader[Shown]):
         work = lambda _job: {path: read_quality(path) for path in paths}  # noqa: E731 - of one expression
         self._measuring.run(title, work, show, self.app.report)
 
-    # Saving
-
     def ask_picture(self) -> None:
         """Ask for a file, and save the chart or its data into it."""
         if self._document is not None:
             self.export.ask(self.chart, f"{self._document.title} error against size")
-
-    def _ask_save(self) -> None:
-        if self._shown is None:
-            return
-        name = file_name(f"diff-{self._shown.found.models[1].path.stem}", "diff")
-        path = self._saver.ask_path("Save the differences", name, {"JSON": ".json"})
-        if path is not None:
-            self.save_as(path)
-
-    def save_as(self, path: Path) -> Job | None:
-        """Write what `gguf-explorer diff --json` would print, in the background."""
-        shown = self._shown
-        if shown is None:
-            return None
-        one, other = shown.found.models
-
-        def write(_job: Job) -> None:
-            record = present.document(shown.comparison, (str(one.path), str(other.path)))
-            with write_atomically(path) as stream:
-                stream.write(json_document(record))
-
-        return self._saver.write(f"Saving {path.name}", path, write)
 
     # Qt
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from contextlib import contextmanager
 from enum import IntEnum
 from typing import Any, Final, TypeAlias
 
@@ -45,7 +45,7 @@ from explorer.qt.widgets.chart import Chart
 from explorer.qt.widgets.controls import LONGEST_READOUT, check, choice, readout, split
 from explorer.qt.widgets.labels import empty_label, plain_label
 from explorer.qt.widgets.plot import PlotColours
-from explorer.qt.widgets.plot_panel import PlotExport, RangeFields
+from explorer.qt.widgets.plot_panel import PlotExport
 from explorer.qt.widgets.table_model import TableModel
 from explorer.qt.widgets.table_view import TableView
 from explorer.text import plain_text, shorten
@@ -78,7 +78,6 @@ class LayerLines(Chart[Point]):
         super().__init__("Figures over the layers", picture_text("by_layer"), parent)
         self._grid: LayerGrid | None = None
         self._values: Sequence[LayerValues] = ()
-        self._ranges: dict[str, tuple[float, float]] = {}
         self._shown: tuple[int, ...] = ()
         self._alone: int | None = None  # the role that stands out
         self.picture: LayerPicture | None = None
@@ -103,11 +102,6 @@ class LayerLines(Chart[Point]):
     @property
     def shown_roles(self) -> list[str]:
         return [] if self._grid is None else [self._grid.roles[role] for role in self._shown]
-
-    def show_ranges(self, ranges: dict[str, tuple[float, float]]) -> None:
-        """Draw metrics in typed ranges, by their names; the others in ranges of their own."""
-        self._ranges = ranges
-        self._lay_out()
 
     def select_cell(self, cell: int, *, layer: bool = False) -> None:
         """Mark a cell of the model's grid, or its layer; -1, or one elsewhere, marks none."""
@@ -139,6 +133,20 @@ class LayerLines(Chart[Point]):
 
         return " ".join(filter(None, map(said, self._values)))
 
+    def panels(self) -> list[str]:
+        return [one.metric.title for one in self._values]
+
+    @contextmanager
+    def alone(self, panel: int | None) -> Iterator[None]:
+        values = self._values
+        self._values = values if panel is None else [values[panel]]
+        self._lay_out()
+        try:
+            yield
+        finally:
+            self._values = values
+            self._lay_out()
+
     def data_columns(self) -> list[tuple[str, list[Any]]]:
         """Return a row for each role of each layer, and one for each layer together."""
         grid = self._grid
@@ -158,8 +166,8 @@ class LayerLines(Chart[Point]):
     def _lay_out(self) -> None:
         self.picture = None
         if self._grid is not None and self._values:
-            values = [replace(one, typed=self._ranges.get(one.metric.name)) for one in self._values]
-            self.picture = LayerPicture(self._grid, values, self._shown, self.font(), self.size())
+            about = self._grid, self._values, self._shown
+            self.picture = LayerPicture(*about, self.font(), self.size())
             self.setMinimumHeight(self.picture.least_height)
         self.update()
 
@@ -291,15 +299,6 @@ class ByLayerPage(QWidget):
         self.stack = choice(self, "Stack of layers", "Which layers the charts show")
         why = "They are large, and quantizers leave them as they are"
         self.norms = check(self, "&Norms and biases too", why)
-        self.range_of = choice(
-            *(self, "Range of a chart"),
-            "The range of a chart as typed. What lies beyond is drawn at its edge",
-            ("Ranges: automatic", ""),
-            *((f"Range: {one.title}", one.name) for one in map(metric_named, self._names)),
-        )
-        self.edges = RangeFields(self)
-        self.edges.hide()
-        self._ranges: dict[str, tuple[float, float]] = {}
         ways = "Sums by role", "Sums by layer", "One layer"
         self.sums = choice(self, "Sums by", "What the table below puts together", *ways)
         self.lines = LayerLines(self)
@@ -328,15 +327,12 @@ class ByLayerPage(QWidget):
         under = row((self.readout, 1), self.save, margins=NOTE)
         column((self.lines, 1), under, of=upper)
         self.splitter = split(self, (upper, 300), (lower, 300), vertical=True)
-        typed = self.range_of, self.edges
-        bar = row(self.stack, self.norms, 1, *typed, margins=LINE, spacing=Space.NEAR)
+        bar = row(self.stack, self.norms, 1, margins=LINE, spacing=Space.NEAR)
         column(bar, (self.splitter, 1), of=self)
 
     def _connect(self) -> None:
         self.stack.activated.connect(lambda _: self._show_stack())
         self.norms.toggled.connect(lambda _: self._renew())
-        self.range_of.activated.connect(lambda _: self._choose_range())
-        self.edges.changed.connect(self._take_range)
         self.sums.currentIndexChanged.connect(lambda _: self._show_sums())
         self.lines.read.connect(self._show_reading)
         self.lines.cell_chosen.connect(self._choose)
@@ -411,32 +407,6 @@ class ByLayerPage(QWidget):
         """The stack of layers that is shown."""
         place = self.stack.currentIndex()
         return self._grids[place] if 0 <= place < len(self._grids) else None
-
-    def _choose_range(self) -> None:
-        """Offer the range of a chart to who types; all are automatic again without a chart."""
-        name = str(self.range_of.currentData())
-        self.edges.setVisible(bool(name))
-        if not name:
-            self._ranges = {}
-            self.lines.show_ranges({})
-            self._show_reading(None)
-            return
-        unit, picture = metric_named(name).unit, self.lines.picture
-        scale = None if picture is None else picture.scale_of(name)
-        if scale is not None:
-            self.edges.suggest(unit * scale.low, unit * scale.high)
-        self.edges.begin()
-
-    def _take_range(self) -> None:
-        """Draw a chart in the range that was typed."""
-        name, typed = str(self.range_of.currentData()), self.edges.value()
-        if typed is None:
-            self.readout.setText(self.edges.problem())
-            return
-        unit = metric_named(name).unit
-        self._ranges = self._ranges | {name: (typed[0] / unit, typed[1] / unit)}
-        self.lines.show_ranges(self._ranges)
-        self._show_reading(None)
 
     def _drop_previous(self) -> None:
         """Drop a model that is not the current one, also while another page is in front."""

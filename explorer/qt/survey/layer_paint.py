@@ -72,19 +72,11 @@ class LayerValues:
         metric: The metric.
         lines: Figure of each role in each layer, float64 [layers, roles]; NaN is not known.
         together: Figure of each layer's matrices together, float64 [layers].
-        typed: The range that the user typed; what lies beyond is drawn at its edge.
     """
 
     metric: Metric
     lines: Floats
     together: Floats
-    typed: tuple[float, float] | None = None
-
-    def in_range(self, found: Scale) -> Scale:
-        """Return the scale of the typed range in place of one that was found."""
-        if self.typed is None:
-            return found
-        return Scale(*self.typed, found.logarithmic and self.typed[0] > 0)
 
 
 def layer_grids(grid: ModelGrid, matrices: NDArray[np.bool_]) -> list[LayerGrid]:
@@ -237,17 +229,9 @@ class LayerPicture:
         texts = [one.metric.tick_text(tick) for one, scale in ticks_of for tick in ticks(scale)]
         self._left = max(map(self._metrics.horizontalAdvance, texts), default=0) + _PAD + 4
 
-    def scale_of(self, name: str) -> Scale | None:
-        """Return the scale of a metric; None if nothing is known of it."""
-        pairs = zip(self.values, self._scales, strict=True)
-        found = next((scale for one, scale in pairs if one.metric.name == name), None)
-        return found if found is not None and math.isfinite(found.low) else None
-
     def _scale(self, values: LayerValues) -> Scale:
         """Return the scale of the lines, with some room above and below unless logarithmic."""
         found = Scale.of(values.lines[:, list(self.shown)])
-        if values.typed is not None and math.isfinite(found.low):
-            return values.in_range(found)
         if found.logarithmic or not found.high > found.low:
             return found
         room = 0.06 * (found.high - found.low)
@@ -353,9 +337,7 @@ class LayerPicture:
     def _paint_axes(self, painter: QtGui.QPainter, colours: PlotColours, number: int) -> None:
         cell, plot, metric = self.cell(number), self.plot(number), self.values[number].metric
         scale, font = self._scales[number], painter.font()
-        notes = ["logarithmic"] if scale.logarithmic else []
-        notes += ["set range"] if self.values[number].typed is not None else []
-        title = metric.title + (f" ({', '.join(notes)})" if notes else "")
+        title = f"{metric.title} (logarithmic)" if scale.logarithmic else metric.title
         painter.setPen(colours.text)
         painter.setFont(self._bold)
         painter.drawText(cell.adjusted(0, _PAD // 2, -_PAD, 0), int(_TOP_LEFT), title)
@@ -393,7 +375,7 @@ class LayerPicture:
         """Paint the bar of the layers, coloured by the figure of each layer's matrices."""
         plot, values = self.plot(number), self.values[number]
         together = values.together
-        places = values.in_range(Scale.of(together)).places(together)
+        places = Scale.of(together).places(together)
         width = plot.width() / len(self.grid.layers)
         gap = _GAP if width > 4 * _GAP else 0.0
         for layer, share in enumerate(places.tolist()):

@@ -36,7 +36,7 @@ from explorer.qt.survey.map_page import MapPage
 from explorer.qt.survey.session import ComparisonContent, SurveySession, SurveyState
 from explorer.qt.theme import Space
 from explorer.qt.widgets.building import LINE, column, row
-from explorer.qt.widgets.controls import check, choice, label_of
+from explorer.qt.widgets.controls import choice, label_of
 from explorer.qt.widgets.labels import error_caution
 from explorer.qt.widgets.lazy import LazyTab, TabbedPanel
 from explorer.qt.widgets.plot_panel import PlotExport
@@ -44,102 +44,87 @@ from explorer.qt.widgets.table_view import BarDelegate, ListPanel
 from explorer.text import integer_text
 
 _RENEW_MS = 500  # between two sortings while figures come in: rows that jump cannot be read
-_SHOWN = ("name", "layer", "type", "parameters", "bytes")
-_OF_B = ("bytes_b", "relative_rmse_b", "difference", "bytes_difference")
+_SHOWN = ("tensor", "layer", "type", "bytes")
+_OF_A = ("parameters", PERCENTILE)  # beside B there is no room for them
 _WEIGHTED = ("weighted_relative_rmse", "weighted_relative_rmse_b")  # with an importance matrix
+_OF_B = ("bytes_b", "relative_rmse_b", "difference", "bytes_difference", _WEIGHTED[1])
 _OF_TENSORS = ("name", "layer", "role", "type", "shape", "parameters")
 
 
 class HotSpots:
-    """The columns of the table, ranked by a metric; their figures grow with the survey."""
+    """The columns of the table, ranked by a metric; their figures grow with the survey.
+
+    Beside B they are those of A, with types, sizes and errors of B and how these differ.
+    """
 
     def __init__(self, document: Document, session: SurveySession, metric: Metric) -> None:
         self.metric = metric
         self._session = session
-        self._count = len(document.arrays)
         self._metrics = metrics_of(session)
+        self._arrays = document.arrays
         names = (SHARE, PERCENTILE, *(one.name for one in self._metrics), *EXTREMES)
-        self._values = {name: np.full(self._count, np.nan) for name in names}
-        self._roles = document.arrays.role_codes.astype(np.int64)
-        self._tensors = tensor_table(document.model, document.arrays).only(*_OF_TENSORS)
+        self._values = {name: np.full(len(self._arrays), np.nan) for name in (*names, *_OF_B)}
+        self._roles = self._arrays.role_codes.astype(np.int64)
+        self._tensors = tensor_table(document.model, self._arrays).only(*_OF_TENSORS)
+        own, self._other = session.comparison, session.other_comparison
+        if own is not None and self._other is not None:
+            self._partners = own.partners(self._other)
 
     def update(self, known: Known, metric: Metric) -> None:
         """Take the figures known by now."""
         self.metric = metric
+        values = self._values
         for each in self._metrics:
-            self._values[each.name] = each.of_tensors(known)
-        self._values[SHARE] = shares(metric.contribution(known))
-        self._values[PERCENTILE] = percentiles_within(
-            self._values[metric.name], self._roles, low_is_worse=metric.low_is_worse
+            values[each.name] = each.of_tensors(known)
+        values[SHARE] = shares(metric.contribution(known))
+        values[PERCENTILE] = percentiles_within(
+            values[metric.name], self._roles, low_is_worse=metric.low_is_worse
         )
         for name in EXTREMES:
-            self._values[name] = getattr(known.statistics, name)
+            values[name] = getattr(known.statistics, name)
+        if self._other is not None:
+            there = self._partners >= 0
+            rows, errors = self._partners[there], self._other.errors
+            values["bytes_b"][there] = self._other.document.arrays.nbytes[rows]
+            values["relative_rmse_b"][there] = errors.relative_rmse[rows]
+            values["weighted_relative_rmse_b"][there] = errors.weighted_relative_rmse[rows]
+            values["difference"] = values["relative_rmse_b"] - values["relative_rmse"]
+            values["bytes_difference"] = values["bytes_b"] - self._arrays.nbytes
 
     def table(self) -> Table[int]:
         """Return the table; its rows are the numbers of the tensors."""
-        return worst_tensors(
+        found = worst_tensors(
             self._tensors, self.metric, self._metrics, self._values, self._session.reason
         )
+        if self._other is None:
+            return found
+        *columns, reason = (
+            replace(one, name=name, title=f"{one.title} A")
+            if (name := self.column_of(one.name)) != one.name
+            else one
+            for one in found
+        )
+        others = {name: figure_column(SIDES[name], self._values[name]) for name in _OF_B}
+        loss = others["difference"]
+        others["difference"] = replace(loss, tone=lambda row: loss_tone(loss.value(row)))
+        kind = cast("Column[int]", replace(SIDES["type_b"], of=self._type_of, keys=None))
+        return Table(*columns, kind, *others.values(), reason, title=found.title)
 
     def column_of(self, name: str) -> str:
         """Return the name of the column of a figure."""
-        return name
+        both = self._other is not None and f"{name}_a" in SIDES.names
+        return f"{name}_a" if both else name
 
     def known_count(self) -> int:
         """Return for how many tensors the metric is known that they are ranked by."""
         return int((~np.isnan(self._values[self.metric.name])).sum())
 
-
-class BesideB(HotSpots):
-    """The same, with types, sizes and errors of B and how they differ from those of A."""
-
-    def __init__(self, document: Document, session: SurveySession, metric: Metric) -> None:
-        super().__init__(document, session, metric)
-        own, other, content = session.comparison, session.other_comparison, session.other
-        assert own is not None
-        assert other is not None
-        assert content is not None
-        self._partners = own.partners(other)
-        self._there = self._partners >= 0
-        arrays = content.document.arrays
-        self._types = [kind.name for kind in arrays.types]
-        self._other, self._arrays = other.errors, arrays
-        self._own_bytes = document.arrays.nbytes
-        for name in (*_OF_B, _WEIGHTED[1]):
-            self._values[name] = np.full(self._count, np.nan)
-
-    def update(self, known: Known, metric: Metric) -> None:
-        super().update(known, metric)
-        rows = self._partners[self._there]
-        errors, nbytes, values = self._other.relative_rmse, self._arrays.nbytes, self._values
-        values["relative_rmse_b"][self._there] = errors[rows]
-        values[_WEIGHTED[1]][self._there] = self._other.weighted_relative_rmse[rows]
-        values["bytes_b"][self._there] = nbytes[rows]
-        values["difference"] = values["relative_rmse_b"] - values["relative_rmse"]
-        values["bytes_difference"] = values["bytes_b"] - self._own_bytes
-
-    def table(self) -> Table[int]:
-        first = super().table()
-        own = {
-            one.name: replace(one, name=self.column_of(one.name), title=f"{one.title} A")
-            for one in first
-            if self.column_of(one.name) != one.name
-        }
-        kind = replace(SIDES["type_b"], of=self._type_of, keys=None)
-        columns = [own.get(column.name, column) for column in first.columns[:-1]]
-        names = (*_OF_B, _WEIGHTED[1])
-        others = {name: figure_column(SIDES[name], self._values[name]) for name in names}
-        loss = others["difference"]
-        others["difference"] = replace(loss, tone=lambda row: loss_tone(loss.value(row)))
-        beside = [cast("Column[int]", kind), *others.values()]
-        return Table(*columns, *beside, first.columns[-1], title=first.title)
-
-    def column_of(self, name: str) -> str:
-        return f"{name}_a" if f"{name}_a" in SIDES.names else name
-
     def _type_of(self, row: Any) -> str:
         there = int(self._partners[row])
-        return "" if there < 0 else self._types[int(self._arrays.type_codes[there])]
+        if there < 0 or self._other is None:
+            return ""
+        arrays = self._other.document.arrays
+        return str(arrays.types[arrays.type_codes[there]].name)
 
 
 class HotSpotsPage(ListPanel):
@@ -161,8 +146,6 @@ class HotSpotsPage(ListPanel):
         list_metrics(self.rank_by, metrics_of(session))
         first = "relative_rmse" if session.compares else "outlier_ratio"
         self.rank_by.setCurrentIndex(self.rank_by.findData(first))
-        how = "Rank by what a tensor adds to the sum over the model, not by the figure alone"
-        self.weighted = check(self, "&Weighted by parameters", how)
         self.overlay = QPushButton("&Histograms of the selected", self)
         self.overlay.setToolTip(
             "Lay the histograms of all selected tensors over each other, in the same bins"
@@ -175,7 +158,6 @@ class HotSpotsPage(ListPanel):
         self._renewing = QTimer(self, singleShot=True, interval=_RENEW_MS)
         self._renewing.timeout.connect(self._renew)
         self.rank_by.activated.connect(self._choose_metric)
-        self.weighted.toggled.connect(lambda _: self._rank())
         self.bar.changed.connect(self._filter)
         self.table.row_selected.connect(self._choose)
         self.table.row_opened.connect(app.open_tensors)
@@ -183,9 +165,7 @@ class HotSpotsPage(ListPanel):
 
     def _lay_out(self) -> None:
         label = label_of(self.rank_by, "&Rank by")
-        line = row(
-            label, self.rank_by, self.weighted, 1, self.overlay, margins=LINE, spacing=Space.NEAR
-        )
+        line = row(label, self.rank_by, 1, self.overlay, margins=LINE, spacing=Space.NEAR)
         layout = self.layout()
         assert isinstance(layout, QBoxLayout)
         layout.insertLayout(0, line)
@@ -209,12 +189,10 @@ class HotSpotsPage(ListPanel):
         now = content.document, beside, session.references.matrix
         if now != self._shown:
             self._document, self._beside, _ = self._shown = now
-            kind = HotSpots if beside is None else BesideB
-            self._spots = kind(content.document, session, self.chosen)
+            self._spots = HotSpots(content.document, session, self.chosen)
             self.model.set_content(self._spots.table(), range(len(content.document.arrays)))
-            shown = {*_SHOWN, PERCENTILE, self.chosen.name, "type_b", *_OF_B}
-            if beside is not None:
-                shown -= {"parameters", PERCENTILE}
+            shown = {*_SHOWN, self.chosen.name, *(_OF_A if beside is None else ("type_b", *_OF_B))}
+            shown.difference_update(_WEIGHTED)
             if session.references.matrix is not None:
                 shown.update(_WEIGHTED)
             before = None
@@ -285,17 +263,15 @@ class HotSpotsPage(ListPanel):
         if self._spots is None:
             return
         chosen = self._spots.column_of(self.chosen.name)
-        by = SHARE if self.weighted.isChecked() else chosen
-        ascending = self.chosen.low_is_worse and by != SHARE
-        order = Qt.SortOrder.AscendingOrder if ascending else Qt.SortOrder.DescendingOrder
-        for name in {by, chosen}:
-            self.table.setColumnHidden(names.index(name), False)
+        orders = Qt.SortOrder
+        order = orders.AscendingOrder if self.chosen.low_is_worse else orders.DescendingOrder
+        self.table.setColumnHidden(names.index(chosen), False)
         header = self.table.horizontalHeader()
         place = header.visualIndex(names.index(PERCENTILE))  # the figure stands before it
         now = header.visualIndex(names.index(chosen))
         if now != place - 1:
             header.moveSection(now, place if now > place else place - 1)
-        self.table.sortByColumn(names.index(by), order)
+        self.table.sortByColumn(names.index(chosen), order)
         self.table.scrollToTop()
 
     def _choose_metric(self) -> None:

@@ -15,6 +15,7 @@ from PySide6.QtWidgets import QWidget
 
 from explorer.analysis import BlockStatistics, Distribution
 from explorer.analysis.blocks import is_quantized
+from explorer.analysis.tensor_map.draw import Quantity
 from explorer.formats.tensors import Tensor
 from explorer.parallel import LruCache
 from explorer.present.explanations import picture_text
@@ -289,7 +290,8 @@ class WeightsView(TensorsPanel):
     def _make_map(self) -> MapPage:
         from explorer.qt.weights.map.page import MapPage  # noqa: PLC0415 - see LazyTab
 
-        page = MapPage(self.app, self._references, self)
+        shown = Quantity.VALUE, Quantity.SCALE, Quantity.MINIMUM
+        page = MapPage(self.app, self._references, shown, self)
         page.place_chosen.connect(self._follow_place)
         return page
 

@@ -226,9 +226,10 @@ class WhatIfChart(ThemedPlot):
         item.setAxisItems({"left": self.counts})
         item.getAxis("bottom").enableAutoSIPrefix(False)
         self._front = pg.PlotDataItem()
+        self._within = pg.PlotDataItem(connect="pairs")
         self._dots = pg.ScatterPlotItem(pxMode=True)
         self._ring = pg.ScatterPlotItem(pxMode=True)
-        for z, part in enumerate((self._front, self._dots, self._ring)):
+        for z, part in enumerate((self._front, self._within, self._dots, self._ring)):
             part.setZValue(z)
             self.addItem(part)
         self._names: list[Any] = []
@@ -312,6 +313,8 @@ class WhatIfChart(ThemedPlot):
         front = self._line_of_front()
         pen = pg.mkPen(self.colours.muted, width=1.5)
         self._front.setData([p.x for p in front], [p.y for p in front], pen=pen)
+        bars = [bar for point in self.points for bar in self._bar(point)]
+        self._within.setData([x for x, _ in bars], [y for _, y in bars], pen=pen)
         over = sorted(self.points, key=lambda point: point.line.front)  # the front's are on top
         self._dots.setData([self._dot(point) for point in over])
         self._draw_ring()
@@ -319,6 +322,16 @@ class WhatIfChart(ThemedPlot):
         self._marks.show(self._present_marks())
         self.box.set_home(self._whole())
         self._place_names()
+
+    def _bar(self, point: ChartPoint) -> list[tuple[float, float]]:
+        """Return both ends of how uncertain a figure is (±); none where that is not known."""
+        axis, given = self.measure.axis, point.line.given
+        within = given.get(f"{axis.figure}_error", 0.0)
+        if not within > 0:
+            return []
+        ends = given[axis.figure] - within, given[axis.figure] + within
+        heights = [_height(end, logarithmic=axis.logarithmic) for end in ends]
+        return [(point.x, height) for height in heights] if all(map(math.isfinite, heights)) else []
 
     def _dot(self, point: ChartPoint) -> dict[str, Any]:
         colour = self._colour(point)

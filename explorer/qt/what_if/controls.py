@@ -237,15 +237,8 @@ class WhatIfControls(QtWidgets.QWidget):
             *(FIGURES[name].title for name in ("relative_rmse", "sqnr_db")),
             WEIGHTED["weighted_relative_rmse"].title,
         )
-        self.use = QtWidgets.QPushButton("Compare with this type", self)
-        self.use.setToolTip(
-            "Compare the tensor with itself rounded to this type, without an importance matrix "
-            "(Enter in the table)"
-        )
         choices = Flow(self.scope, self.types, self.recipes, self.of_ollama, self.measure)
-        row((choices, 1), self.use, of=self, margins=LINE).setAlignment(
-            self.use, Qt.AlignmentFlag.AlignTop
-        )
+        row((choices, 1), of=self, margins=LINE)
         self.scope.activated.connect(lambda _: self._choose_scope())
         self._show_chooser()
 

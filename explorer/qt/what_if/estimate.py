@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
-from weakref import WeakKeyDictionary
 
 from explorer.analysis import what_if
 from explorer.analysis.errors.pairs import PairErrors
@@ -35,7 +34,7 @@ from explorer.planner.inputs import PlanInputs, PlannedMemory, completed, memory
 from explorer.present.tables.what_if import Line
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, all_cores, drop_frames
-from explorer.qt.references import ImportanceMatrix, References, Rounding
+from explorer.qt.references import ImportanceMatrix
 from explorer.text import plain_text
 
 _MOST_SETS: Final = 1 << 14
@@ -56,7 +55,7 @@ class WhatIfCache:
     totals: LruCache = field(default_factory=lambda: LruCache(_MOST_TOTALS))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class SourceModel:
     """A model that the current one was made of.
 
@@ -68,9 +67,9 @@ class SourceModel:
     """
 
     key: Hashable
-    model: Model
-    title: str
-    matching: Matching
+    model: Model = field(compare=False)
+    title: str = field(compare=False)
+    matching: Matching = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,43 +282,6 @@ def estimate_of(
         tasks={**first, **{name: tasks[name] for name in quick_first if tasks[name]}},
         importance_count=sum(one.weighed for one in sets),
     )
-
-
-class SourceFollower:
-    """Follows what the current model is compared with.
-
-    Another model is taken for the source. A type is what this very page offers to compare with:
-    when it is chosen, the source before it stays.
-
-    Attributes:
-        source: The model that the current one was made of, or None.
-        waiting: Whether tensors are being matched; `References.changed` will follow.
-    """
-
-    def __init__(self, references: References) -> None:
-        self._references = references
-        self._document: Document | None = None
-        self._other: Document | None = None
-        self._keys: WeakKeyDictionary[Document, object] = WeakKeyDictionary()
-        self.source: SourceModel | None = None
-        self.waiting = False
-
-    def follow(self) -> None:
-        """Take what is chosen now."""
-        references = self._references
-        chosen = references.original
-        stays = isinstance(chosen, Rounding) and references.document is self._document
-        if stays and self._other in references.documents:
-            return
-        self._document = references.document
-        self._other, self.source, self.waiting = None, None, False
-        if not isinstance(chosen, Document):
-            return
-        matched = references.matched
-        self._other, self.waiting = chosen, matched is None
-        if matched is not None:
-            key = self._keys.setdefault(chosen, object())
-            self.source = SourceModel(key, chosen.model, plain_text(chosen.title), matched.matching)
 
 
 # Errors: a walk over the weights for each type, one type at a time.

@@ -12,7 +12,6 @@ from PySide6.QtCore import QByteArray, QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut
 
 from explorer.analysis.recipes.fits import RoleErrors
-from explorer.analysis.rounding import rounding_problem
 from explorer.analysis.what_if import PRESENT, TypeErrors
 from explorer.errors import ExplorerError
 from explorer.hardware.detect import Machine, detect
@@ -25,12 +24,12 @@ from explorer.present.tables.what_if import Line, change_text, note_text, short_
 from explorer.qt.addresses import TensorFetch, agrees_to_tensors
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobSlot
-from explorer.qt.references import References, Rounding
+from explorer.qt.references import References
 from explorer.qt.services import Services
 from explorer.qt.what_if.chart import WhatIfChart
 from explorer.qt.what_if.controls import WhatIfControls
 from explorer.qt.what_if.estimate import (
-    SourceFollower,
+    SourceModel,
     WhatIfCache,
     WhatIfEstimate,
     WhatIfRequest,
@@ -271,7 +270,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         self.panel = WhatIfPanel(app)
         super().__init__(parent, self.panel)
         self._references = references
-        self._follower = SourceFollower(references)
+        self._keys: WeakKeyDictionary[Document, object] = WeakKeyDictionary()  # of originals
         self._document: Document | None = None
         self._caches: WeakKeyDictionary[Document, WhatIfCache] = WeakKeyDictionary()
         self._work: WhatIfWork | None = None
@@ -307,9 +306,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         controls.measure.currentIndexChanged.connect(
             lambda _: self.panel.chart.set_measure(controls.chosen_measure)
         )
-        controls.use.clicked.connect(self.use_as_reference)
-        self.panel.marked.connect(self._offer_use)
-        self.panel.table.row_opened.connect(lambda _row: self.use_as_reference())
+        self.panel.marked.connect(lambda _line: self._show_roles())
         progress.resume_requested.connect(self.start)
         progress.cancel_requested.connect(self.cancel)
         progress.left.connect(self.panel.table.setFocus)
@@ -334,21 +331,6 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
             self._asked_for = self._wants_errors = True
             self.load()
 
-    def use_as_reference(self) -> None:
-        """Compare with the marked type in every panel."""
-        type_name = self.panel.selected_type
-        if self.controls.use.isEnabled() and type_name:
-            wanted = Rounding(type_name)
-            if self._references.chosen != wanted:
-                self._references.choose(wanted)
-
-    def _offer_use(self, line: Line | None) -> None:
-        possible = line is not None and line.type_name != PRESENT and line.size.problem is None
-        # other panels know of no importance matrix
-        alone = line is not None and rounding_problem(line.type_name, weighed=False) is None
-        self.controls.use.setEnabled(possible and alone and not self.controls.by_recipe)
-        self._show_roles()
-
     def _show_roles(self) -> None:
         """Show the errors of the marked type by role; adding them up is work."""
         estimate, name = self.estimate, self.panel.selected_type
@@ -368,7 +350,6 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
 
     def _renew(self) -> None:
         """Drop what is shown or read if something else is wanted, and read that."""
-        self._follower.follow()
         wanted = self._next()
         if wanted is None or wanted != self._wanted:
             self._wanted = self.estimate = None  # a closed model is not kept
@@ -389,21 +370,33 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
 
     def _next(self) -> WhatIfRequest | None:
         document, rows, types = self._document, self.controls.rows, self.controls.chooser.types
-        if document is None or rows == () or not types or self._follower.waiting:
+        if document is None or rows == () or not types or self._waiting:
             return None
-        matrix, source = self._references.matrix, self._follower.source
+        matrix, source = self._references.matrix, self._source()
         inputs = self.plan_inputs(document)
         if self._work is not None and self._wanted is not None:
             inputs = self._wanted.inputs  # other plans are no reason to measure again
         by_recipe = self.controls.by_recipe
         return WhatIfRequest(document, rows, types, by_recipe, source, matrix, inputs)
 
+    @property
+    def _waiting(self) -> bool:
+        """Whether tensors are being matched; `References.changed` will follow."""
+        return isinstance(self._references.original, Document) and self._references.matched is None
+
+    def _source(self) -> SourceModel | None:
+        """Return the original that is rounded; None for the model's own weights."""
+        chosen, matched = self._references.original, self._references.matched
+        if not isinstance(chosen, Document) or matched is None:
+            return None
+        key = self._keys.setdefault(chosen, object())
+        return SourceModel(key, chosen.model, plain_text(chosen.title), matched.matching)
+
     def _refusal(self) -> Refusal:
         self.note.clear()
-        self.controls.use.setEnabled(False)
         if self._document is None:
             return Refusal("What if?", "Open a model to try other types.", _BEGIN)
-        if self._follower.waiting:
+        if self._waiting:
             return Refusal("The tensors of both models are being matched.", "")
         if self.controls.by_recipe:
             return Refusal("No recipe is chosen", "Choose the recipes to try.", "Choose recipes…")
@@ -475,7 +468,6 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
 
     def show_failed(self, heading: str, error: ExplorerError) -> None:
         self.estimate = None
-        self.controls.use.setEnabled(False)
         super().show_failed(heading, error)
 
     def show_part(self, part: WhatIfState) -> None:

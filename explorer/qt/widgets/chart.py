@@ -136,6 +136,15 @@ class Chart(QWidget, Generic[Hit]):
         finally:
             self._take_size(before)
 
+    def panels(self) -> list[str]:
+        """Return the titles of the parts that can be saved alone; none of a single picture."""
+        return []
+
+    @contextmanager
+    def alone(self, panel: int | None) -> Iterator[None]:
+        """Draw one part alone within, by place; None draws all. Nothing of it is seen."""
+        yield
+
     def _take_size(self, size: QSize) -> None:
         for _ in range(2):  # the least height may be another one in this width
             before = self.size()

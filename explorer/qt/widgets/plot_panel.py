@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -143,6 +144,7 @@ class Figure:
         points: Size of the text; None for that of the window.
         dpi: Dots to the inch of a PNG.
         caption: What stands below; "" for nothing.
+        panel: The part of a picture of several, by place; None for all.
     """
 
     suffix: str = ".png"
@@ -150,6 +152,7 @@ class Figure:
     points: float | None = None
     dpi: int = 0
     caption: str = ""
+    panel: int | None = None
 
 
 FORMATS: Final = {
@@ -191,6 +194,9 @@ class FigureDialog(QtWidgets.QDialog):
         self.width_cm = self._number("Width", _CM, " cm")
         self.height_cm = self._number("Height", _CM, " cm")
         self.points = self._number("Size of text", _POINTS, " pt")
+        titles = picture.panels() if isinstance(picture, Chart) else []
+        parts = [("All", None), *((title, place) for place, title in enumerate(titles))]
+        self.panel = choice(self, "Panels", "One part of the picture, or all of it", *parts)
         self.dpi = QtWidgets.QSpinBox(self)
         self.dpi.setRange(36, _MOST_DPI)
         self.dpi.setValue(_DPI)
@@ -207,6 +213,9 @@ class FigureDialog(QtWidgets.QDialog):
         form.addRow("&Size", self.preset)
         sizes = row(self.width_cm, plain_label(self, "\N{MULTIPLICATION SIGN}"), self.height_cm, 1)
         form.addRow("", sizes)
+        if len(titles) > 1:
+            form.addRow("&Panels", self.panel)
+        self.panel.setVisible(len(titles) > 1)
         form.addRow("&Text", self.points)
         form.addRow("&Resolution", self.dpi)
         form.addRow(self.wants_caption, self.caption)
@@ -224,9 +233,8 @@ class FigureDialog(QtWidgets.QDialog):
         """Return what was chosen."""
         caption = self.caption.text() if self.wants_caption.isChecked() else ""
         size = self.width_cm.value(), self.height_cm.value()
-        return Figure(
-            self.format.currentData(), size, self.points.value(), self.dpi.value(), caption
-        )
+        chosen = self.points.value(), self.dpi.value(), caption, self.panel.currentData()
+        return Figure(self.format.currentData(), size, *chosen)
 
     def _number(
         self, name: str, bounds: tuple[float, float], unit: str
@@ -293,7 +301,9 @@ class PlotExport(FileSaver):
     def save(self, picture: Picture, path: Path, figure: Figure | None = None) -> Job:
         """Save in the background, in the format that the name's suffix says, or as PNG."""
         wanted = Figure(caption=self.caption()) if figure is None else figure
-        write = _writer(_Sheet(picture, replace(wanted, suffix=path.suffix.lower())))
+        alone = picture.alone(wanted.panel) if isinstance(picture, Chart) else nullcontext()
+        with alone:
+            write = _writer(_Sheet(picture, replace(wanted, suffix=path.suffix.lower())))
 
         def work(_job: Job) -> None:
             with write_atomically(path) as stream:

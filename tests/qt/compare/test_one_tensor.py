@@ -18,6 +18,7 @@ from pytestqt.qtbot import QtBot
 from explorer.analysis import block_statistics, compare_tensors, tensor_statistics
 from explorer.analysis.errors import pairs, pictures
 from explorer.analysis.errors.pictures import ErrorPicture
+from explorer.analysis.tensor_map.draw import Quantity
 from explorer.qt.compare.bar import OriginalChoice
 from explorer.qt.compare.one_tensor import ALL, MOST, SIZES
 from explorer.qt.document import Document
@@ -253,11 +254,14 @@ def test_tabs_follow_the_choice(panel: Panel) -> None:
     assert shown() == ["Rounding"]
     panel.references.choose(Rounding("Q4_0"))
     panel.settle()
-    assert shown() == ["Weights", "Error", "Density"]
+    assert shown() == ["Weights", "Error", "Density", "Map"]
     panel.click_tab(panel.view.pictures.density)
     panel.references.choose(Rounding("Q8_0"))
     panel.settle()
     assert panel.view.pictures.density.isVisible()  # who looks there goes on looking there
+    panel.click_tab(panel.view._map)
+    panel.qtbot.waitUntil(lambda: bool(panel.view.map.plot.layers) and not panel.runner.jobs)
+    assert panel.view.map.controls.quantity is Quantity.RELATIVE_ERROR
     panel.references.choose(None)
     panel.settle()
     assert panel.view.rounding.isVisible()

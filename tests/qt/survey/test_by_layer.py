@@ -108,36 +108,14 @@ def test_lines_are_the_figures_of_the_tensors(panel: SurveyPanel) -> None:
     assert together.tolist() == [layer.figures["relative_rmse"] for layer in sums.layers]
 
 
-def test_a_range_is_typed_in_the_unit_that_is_shown(panel: SurveyPanel) -> None:
-    page = panel.view.by_layer
-    box, edges, keys = page.range_of, page.edges, panel.qtbot
-    assert not edges.isVisible()
+def test_one_of_the_charts_is_saved_alone(panel: SurveyPanel, tmp_path: Path) -> None:
     panel.survey()
-    automatic = picture(page).scale_of("relative_rmse")
-    assert automatic is not None
-    keys.keyClick(box, Qt.Key.Key_Down)
-    assert (box.currentData(), edges.isVisible()) == ("relative_rmse", True)
-    assert edges.value() == pytest.approx((100 * automatic.low, 100 * automatic.high), rel=1e-3)
-    before = place(page, 0, 1, picture(page).grid.roles.index("q"))
-    for edit, text in ((edges.low, "0"), (edges.high, "50")):
-        edit.selectAll()
-        keys.keyClicks(edit, text)
-    keys.keyClick(edges.high, Qt.Key.Key_Return)
-    assert picture(page).scale_of("relative_rmse") == Scale(0, 0.5, False)
-    assert place(page, 0, 1, picture(page).grid.roles.index("q")) != before
-    other = picture(page).scale_of("sqnr_db")
-    edges.low.selectAll()
-    keys.keyClicks(edges.low, "60")
-    keys.keyClick(edges.low, Qt.Key.Key_Return)
-    assert page.readout.text() == "The first edge must be less than the last one."
-    assert picture(page).scale_of("relative_rmse") == Scale(0, 0.5, False)
-    page.norms.click()  # drawn anew, in the same range
-    assert picture(page).scale_of("relative_rmse") == Scale(0, 0.5, False)
-    page.norms.click()
-    keys.keyClick(box, Qt.Key.Key_Home)
-    assert not edges.isVisible()
-    assert picture(page).scale_of("relative_rmse") == automatic
-    assert picture(page).scale_of("sqnr_db") == other
+    page, target = panel.view.by_layer, tmp_path / "chart.csv"
+    assert page.lines.panels()[:2] == ["Relative RMSE", "SQNR"]
+    page.export.save(page.lines, target, Figure(suffix=".csv", panel=1))
+    panel.settle()
+    assert target.read_text().splitlines()[0] == "layer,role,sqnr_db"
+    assert len(page.lines.panels()) == len(picture(page).values) > 1  # all are there again
 
 
 def test_a_click_chooses_and_a_double_click_opens(panel: SurveyPanel) -> None:

@@ -101,12 +101,12 @@ def test_the_least_sqnr_is_the_worst(rounded: SurveyPanel) -> None:
     assert "not a whole number of blocks" in str(panel.ranked("problem")[-1])
 
 
-def test_weighted_by_parameters_large_tensors_count(rounded: SurveyPanel) -> None:
+def test_by_their_share_large_tensors_count(rounded: SurveyPanel) -> None:
     panel = rounded
     panel.survey()
     rank_by(panel, "rmse")
     assert panel.ranked()[0] == "blk.0.attn_q.weight"
-    page(panel).weighted.setChecked(True)
+    page(panel).table.sortByColumn(panel.column("share"), Qt.SortOrder.DescendingOrder)
     shares = panel.ranked("share")
     known = [share for share in shares if share is not None]
     assert sum(known) == pytest.approx(1)  # type: ignore[arg-type]
@@ -120,7 +120,7 @@ def test_weighted_by_parameters_large_tensors_count(rounded: SurveyPanel) -> Non
 def test_a_click_on_a_header_sorts_too(panel: SurveyPanel) -> None:
     panel.survey()
     table = page(panel).table
-    table.sortByColumn(panel.column("name"), Qt.SortOrder.AscendingOrder)
+    table.sortByColumn(panel.column("tensor"), Qt.SortOrder.AscendingOrder)
     assert panel.ranked() == sorted(panel.ranked(), key=str)
 
 
@@ -180,7 +180,7 @@ def test_exports_what_is_shown(rounded: SurveyPanel, tmp_path: Path) -> None:
     page(panel).table.export(tmp_path / "spots.json")
     panel.settle()
     rows = json.loads((tmp_path / "spots.json").read_text())
-    assert [row["name"] for row in rows] == panel.ranked()
+    assert [row["tensor"] for row in rows] == panel.ranked()
     assert rows[0]["relative_rmse"] > rows[1]["relative_rmse"]
     assert rows[-1]["relative_rmse"] is None
     assert "blocks" in rows[-1]["problem"]
@@ -198,7 +198,7 @@ def test_all_figures_are_columns_with_bars(panel: SurveyPanel) -> None:
     assert bars == pytest.approx(
         [index.data(ItemRole.RAW) / ratios[0].data(ItemRole.RAW) for index in ratios]
     )
-    assert model.index(0, panel.column("name")).data(ItemRole.BAR) is None
+    assert model.index(0, panel.column("tensor")).data(ItemRole.BAR) is None
 
 
 def test_the_percentile_is_that_of_the_role(panel: SurveyPanel) -> None:

@@ -28,7 +28,7 @@ from explorer.qt.compare.bar import MatrixChoice
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.main_window import MainWindow
-from explorer.qt.references import References, Rounding
+from explorer.qt.references import References
 from explorer.qt.what_if.chart import Measure
 from explorer.qt.what_if.controls import Scope
 from explorer.qt.what_if.page import WhatIfPage
@@ -186,36 +186,17 @@ def test_with_the_original_the_file_has_an_error_of_its_own(opened: Page) -> Non
     assert [p.x for p in shown] == [4.5]
 
 
-def test_comparing_with_a_type_keeps_the_original(qtbot: QtBot, opened: Page) -> None:
+def test_a_closed_original_is_none_any_more(opened: Page) -> None:
     opened.references.choose(opened.documents[1])
     opened.settle()
     before = opened.lines["Q4_0"].figure("rmse")
-    opened.page.panel.select("Q4_0")
-    qtbot.mouseClick(opened.page.controls.use, Qt.MouseButton.LeftButton)
-    assert opened.references.chosen == Rounding("Q4_0")
-    opened.settle()
-    assert opened.page.isVisible()
-    assert opened.lines["Q4_0"].figure("rmse") == before
-    # when that model is closed, there is no original any more, and nothing keeps it
     opened.page.hide()
     opened.references.set_documents(opened.documents[:1])
-    assert opened.page.estimate is None
-    assert opened.page._follower.source is None
+    assert opened.page.estimate is None  # and nothing keeps it
     opened.page.show()
     opened.settle()
     assert opened.lines["Q4_0"].figure("rmse") != before
-    opened.references.choose(None)
-    opened.settle()
     assert "own weights" in opened.page.note.text()
-
-
-def test_the_present_type_cannot_be_compared_with(opened: Page) -> None:
-    opened.page.panel.select("")
-    assert not opened.page.controls.use.isEnabled()
-    opened.page.use_as_reference()
-    assert opened.references.chosen is None
-    opened.page.panel.select("Q8_0")
-    assert opened.page.controls.use.isEnabled()
 
 
 def test_a_role_is_one_tensor_of_many_layers(opened: Page) -> None:
@@ -371,8 +352,6 @@ def test_a_type_that_cannot_be_says_why(opened: Page) -> None:
     opened.page.controls.types.set_types(("Q4_K",))
     opened.settle()
     assert "None of these types is possible" in opened.page.progress.label.text()
-    opened.page.panel.select("Q4_K")
-    assert not opened.page.controls.use.isEnabled()
 
 
 def test_the_table_sorts_copies_and_is_a_proper_model(
@@ -639,7 +618,6 @@ def test_the_whole_model_as_llama_quantize_makes_it(opened: Page) -> None:
     mixed = opened.lines["Q4_K_M"]
     assert mixed.known is not None
     assert mixed.plan is not None
-    assert not page.controls.use.isEnabled()  # a recipe is no type to compare with
     assert "Q4_K" in note_text(mixed)
     table = page.panel.roles.table
     assert page.panel.roles.isVisible()

@@ -15,6 +15,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QPushButton, QTabWidget, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
+from explorer.analysis.tensor_map.draw import Quantity
 from explorer.errors import ExplorerError
 from explorer.parallel import LruCache
 from explorer.qt.compare.one_tensor import PicturePages, RoundingPage
@@ -124,7 +125,7 @@ class Case:
             "histogram": lambda: HistogramPage(app, self.window),
             "blocks": lambda: BlockPages(app, self.window),
             "values": lambda: ValuesPage(app, self.window),
-            "map": lambda: MapPage(app, references, self.window),
+            "map": lambda: MapPage(app, references, tuple(Quantity), self.window),
             "block": lambda: BlockPage(app, references, self.window),
             "implied": lambda: RoundingPage(app, self.window),
         }

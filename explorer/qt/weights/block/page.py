@@ -28,7 +28,7 @@ from explorer.parallel import Check, LruCache
 from explorer.present.tables.blocks import block_record
 from explorer.qt.addresses import agrees_to_tensors
 from explorer.qt.jobs import Job, JobSlot, worker_count
-from explorer.qt.references import ReferenceBar, References
+from explorer.qt.references import References
 from explorer.qt.services import Services
 from explorer.qt.theme import Space
 from explorer.qt.weights.block.panes import BlockPanes
@@ -47,7 +47,7 @@ from explorer.text import float_text, integer_text, plain_text
 _MOST_STEPS: Final = 100_000  # of the slider: more than there are pixels
 _BUTTONS: Final = (
     ("Largest scale", "Go to the block with the largest absolute scale"),
-    ("Worst block", "Go to the block with the largest RMS error against the reference"),
+    ("Worst block", "Go to the block with the largest RMS error against what is chosen in Compare"),
     ("Open in Raw", "Show the bytes of this block in their file"),
     ("Copy block", "Copy everything about this block as JSON"),
     ("Save…", "Save the picture or its data (Ctrl+S in the plot)"),
@@ -63,7 +63,7 @@ class BlockBar(QtWidgets.QWidget):
 
     block_chosen = Signal(object)  # beyond 32 bits, perhaps
 
-    def __init__(self, references: References, parent: QtWidgets.QWidget | None = None) -> None:
+    def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self._count = 0
         self._block_weights = 1
@@ -82,7 +82,6 @@ class BlockBar(QtWidgets.QWidget):
         self.goto = PlaceField(self)
         self.goto.setAccessibleName("Go to the block at row, column")
         self.goto.place_typed.connect(lambda place: self.block_chosen.emit(self.block_of(place)))
-        self.reference = ReferenceBar(references, self)
         self.place = ElidedLabel(self)
         self.place.setAccessibleName("Where the block is")
         self.note = plain_label(self)
@@ -161,7 +160,7 @@ class BlockBar(QtWidgets.QWidget):
         label = label_of(self.number, "&Block")
         chosen = (label, self._back, self.number, self._on, self.total, (self.slider, 1))
         buttons = (self.largest, self.worst, self.raw, self.copy, self.save)
-        lines = row(*chosen, self.goto, self.reference), row((self.place, 1), *buttons)
+        lines = row(*chosen, self.goto), row((self.place, 1), *buttons)
         column(*lines, self.note, of=self, margins=LINE, spacing=Space.TIGHT)
 
 
@@ -336,7 +335,7 @@ class BlockPage(ReadingPage[ShownBlock]):
         self._sentence = ""  # shown with the block once it is read
         self._looked_for: tuple[int, int] | None = None  # a place to mark once it is read
         self.block: ShownBlock | None = None
-        self.bar = BlockBar(references, self)
+        self.bar = BlockBar(self)
         self.panes = BlockPanes(app, self)
         self.progress = ProgressLine(self)
         self._search = BlockSearch(app, self.progress, self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
@@ -11,12 +12,12 @@ from PySide6.QtCore import QTimer, Signal
 from PySide6.QtWidgets import QWidget
 
 from explorer.analysis.errors.pairs import RoundedPair
-from explorer.analysis.tensor_map.draw import draw_map, weights_per_scale
+from explorer.analysis.tensor_map.draw import Quantity, draw_map, weights_per_scale
 from explorer.analysis.tensor_map.map import Grid, Reduction, TensorMap, Window
 from explorer.errors import ExplorerError
 from explorer.parallel import LruCache
 from explorer.qt.jobs import Job, worker_count
-from explorer.qt.references import ReferenceBar, References
+from explorer.qt.references import References
 from explorer.qt.services import Services
 from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.weights.map.plot import BlockSizes, Layer, MapPlot
@@ -29,7 +30,7 @@ from explorer.qt.weights.map.side import (
     quantity_name,
 )
 from explorer.qt.weights.values import Place
-from explorer.qt.widgets.building import NOTE, tab_through
+from explorer.qt.widgets.building import tab_through
 from explorer.qt.widgets.pages import Phase, ReadingPage, Refusal, Request
 from explorer.qt.widgets.plot_panel import PlotExport
 from explorer.qt.widgets.progress import ProgressLine
@@ -66,7 +67,7 @@ def draw(drawable: Drawable, grid: Grid, job: Job) -> DrawnMap:
 
 
 class MapPage(ReadingPage[DrawnMap]):
-    """Controls, picture, read-out and progress.
+    """Controls, picture, read-out and progress; of quantities of the weights, or of errors.
 
     Signals:
         place_chosen: A weight of the tensor was chosen; a `Place`.
@@ -75,7 +76,11 @@ class MapPage(ReadingPage[DrawnMap]):
     place_chosen = Signal(object)
 
     def __init__(
-        self, app: Services, references: References, parent: QWidget | None = None
+        self,
+        app: Services,
+        references: References,
+        quantities: Sequence[Quantity],
+        parent: QWidget | None = None,
     ) -> None:
         self.plot = MapPlot()
         super().__init__(parent, self.plot)
@@ -88,8 +93,7 @@ class MapPage(ReadingPage[DrawnMap]):
         self._drawn_maps = LruCache(_MOST_MAPS)
         self._group_weights = 1
         self._maps: list[TensorMap] = []  # of the whole, then of what is in sight
-        self.controls = MapControls(self)
-        self.references = ReferenceBar(references, self)
+        self.controls = MapControls(quantities, self)
         self.readout = MapReadout(app, self.plot, self)
         self.progress = ProgressLine(self)
         self.export = PlotExport(app, self)
@@ -156,11 +160,9 @@ class MapPage(ReadingPage[DrawnMap]):
         self._drawable = self._refusal = None
         self.plot.clear_layers()
         self.readout.show_drawable(None)
-        quantity = self.controls.quantity
-        self.references.setVisible(quantity.needs_reference)
         if self._subject is None:
             return
-        found = drawable_of(self._subject, quantity, self._references)
+        found = drawable_of(self._subject, self.controls.quantity, self._references)
         if isinstance(found, Refusal):
             self._refusal = found
             return
@@ -318,10 +320,8 @@ class MapPage(ReadingPage[DrawnMap]):
     # Set-up
 
     def _lay_out(self) -> None:
-        self.references.setContentsMargins(*NOTE)
         self.frame.insertWidget(0, self.controls)
-        self.frame.insertWidget(1, self.references)
-        tab_through(self.controls, self.references, self.content)
+        tab_through(self.controls, self.content)
         self.frame.addWidget(self.readout)
         self.frame.addWidget(self.progress)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -171,7 +172,7 @@ class MapControls(QWidget):
     look_changed = Signal()
     sheet_changed = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, quantities: Sequence[Quantity], parent: QWidget | None = None) -> None:
         super().__init__(parent)
         relative = (
             f"The error's size divided by the root mean square of the {ERROR_GROUP} "
@@ -185,7 +186,8 @@ class MapControls(QWidget):
             Quantity.MINIMUM: "What is subtracted from the weights of a block",
         }
         self.quantities = choice(
-            self, "What is shown", "", *((quantity_name(each), each, tips[each]) for each in tips)
+            *(self, "What is shown", ""),
+            *((quantity_name(each), each, tips[each]) for each in quantities),
         )
         extreme = "A cell of several weights shows the one farthest from 0, with its sign"
         rms = "A cell of several weights shows the root of their mean square"
