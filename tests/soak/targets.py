@@ -151,7 +151,19 @@ _ORDERS = ("little", "big")
 
 def _fork_seeds() -> list[bytes]:
     """Return files with types of ik_llama.cpp and BitNet, and with one that nobody knows."""
-    kinds = ((144, 280), (157, 176), (137, 152), (212, 576), (344, 560), (36, 288), (77, 100))
+    kinds = (
+        (144, 280),
+        (157, 176),
+        (137, 152),
+        (212, 576),
+        (344, 560),
+        (36, 288),
+        (77, 100),
+        (39, 100),
+        (42, 136),
+        (142, 136),
+        (143, 112),
+    )
     tensors = [
         TensorSpec(f"blk.{i}.attn_q.weight", (256, 4 if kind > 200 else 2), kind, bytes(nbytes))
         for i, (kind, nbytes) in enumerate(kinds)
@@ -166,12 +178,18 @@ def _part_seeds() -> list[bytes]:
     """Return adapters of each kind, a checkpoint of several models, and packed weights."""
     said = {"ss_tag_frequency": '{"1_x": {"a": 3, "b": 1}}', "ss_sd_model_name": "y"}
     kohya = [("x.lora_down.weight", "F16", [2, 4]), ("x.lora_up.weight", "F16", [3, 2])]
+    kohya += [
+        ("k.lora_down.weight", "F16", [2, 4, 3, 3]),
+        ("k.lora_up.weight", "F16", [3, 2, 1, 1]),
+    ]
+    kohya += [("m.lora_a", "F32", [4, 2]), ("m.lora_b", "F32", [2, 3])]
     loha = [(f"x.hada_w{n}_{end}", "F32", [2, 2]) for n in "12" for end in "ab"]
     lokr = [("y.lokr_w1", "F32", [2, 2]), ("y.lokr_w2_a", "BF16", [4, 1])]
     lokr += [("y.lokr_w2_b", "BF16", [1, 4]), ("y.alpha", "F32", [])]
     whole = [("model.diffusion_model.double_blocks.0.q.weight", "F8_E4M3", [4, 4])]
     whole += [("model.diffusion_model.double_blocks.0.q.scale_weight", "F32", [1])]
-    whole += [("text_encoders.t5.x.weight", "F8_E4M3", [4]), ("vae.y.weight", "F32", [2])]
+    whole += [("text_encoders.t5.x.weight", "F8_E4M3", [4, 4, 1, 1])]
+    whole += [("text_encoders.t5.x.scale_weight", "F32", [4]), ("vae.y.weight", "F32", [2])]
     exl2 = [("q_weight", "I32", [4, 8]), ("q_scale", "I32", [1, 1]), ("q_scale_max", "F16", [1])]
     exl2 += [("q_groups", "I16", [2]), ("q_invperm", "I16", [32])]
     exl3 = [("trellis", "I16", [1, 1, 64]), ("suh", "F16", [16]), ("svh", "F16", [16])]
@@ -325,18 +343,10 @@ def make_targets(folder: Path) -> Mapping[str, Target]:
             _safetensors_seeds(), spoil_bytes, _alone("f.safetensors"), _large_safetensors
         ),
         "safetensors-header": Target(
-            _headers(_safetensors_seeds()),
-            _spoil_header,
-            _alone("f.safetensors"),
-            lambda: _headers(_large_safetensors()),
+            _safetensors_seeds(), _spoil_header, _alone("f.safetensors"), _large_safetensors
         ),
         "forks": Target(_fork_seeds(), spoil_bytes, _alone("f.gguf"), _large_gguf),
-        "parts": Target(
-            _headers(_part_seeds()),
-            _spoil_header,
-            _alone("f.safetensors"),
-            lambda: _headers(_large_safetensors()),
-        ),
+        "parts": Target(_part_seeds(), _spoil_header, _alone("f.safetensors"), _large_safetensors),
         "manifest": Target(manifests, spoil_json, _manifest_place, large_manifests),
         "config": Target([json.dumps(_CONFIG).encode()], spoil_json, _config_place, _large_config),
         "index": Target([_index_seed()], spoil_json, _index_place, _large_index),
@@ -351,12 +361,8 @@ def make_targets(folder: Path) -> Mapping[str, Target]:
     }
 
 
-def _headers(files: Sequence[bytes]) -> list[bytes]:
-    """Return the JSON headers of safetensors files."""
-    return [file[8 : 8 + int.from_bytes(file[:8], "little")] for file in files]
-
-
 def _spoil_header(chance: Random, content: bytes, other: bytes) -> bytes:
     """Spoil the JSON and give it its right length, so that what lies behind the length is met."""
-    header = spoil_json(chance, content, other)
+    headers = (one[8 : 8 + int.from_bytes(one[:8], "little")] for one in (content, other))
+    header = spoil_json(chance, *headers)
     return len(header).to_bytes(8, "little") + header + bytes(chance.choice((0, 36, 300)))
