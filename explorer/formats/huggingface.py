@@ -25,20 +25,16 @@ from explorer.errors import (
 from explorer.formats.gguf.open import open_gguf
 from explorer.formats.limits import MAX_FILE_NAME, MAX_SHARDS
 from explorer.formats.model import Model, ProblemLog, Severity
-from explorer.formats.safetensors.open import (
-    FIRST_BYTES,
-    SafetensorsFile,
-    build_model,
-    count_shards,
-    open_file,
-)
+from explorer.formats.safetensors.open import FIRST_BYTES, SafetensorsFile, build_model, open_file
 from explorer.formats.side_files import (
     CONFIG_NAME,
     INDEX_SUFFIX,
     OUTSIDE_FOLDER,
+    SHARD_NAME,
     escapes,
     hub_cache,
     link_escapes,
+    missing_shards,
     read_config,
 )
 from explorer.formats.strict_json import read_json_file
@@ -53,7 +49,6 @@ _SECOND_COPY: Final = "consolidated"  # how files of Mistral begin that repeat t
 _SUFFIX: Final = ".safetensors"
 _GGUF: Final = ".gguf"
 _INDEX_RANKS: Final = {"model" + INDEX_SUFFIX: 0, "diffusion_pytorch_model" + INDEX_SUFFIX: 1}
-_SHARD: Final = re.compile(r"(?P<prefix>.+)-\d{5}-of-(?P<count>\d{5})\.[a-z]+", re.IGNORECASE)
 _NUMBERED: Final = re.compile(  # as older programs name parts of one model
     r"(?P<prefix>model|pytorch_model|diffusion_pytorch_model|consolidated)[-_.]\d+\.safetensors"
 )
@@ -112,7 +107,7 @@ def whole_of(path: Path) -> Path | None:
         SourceError: Its folder cannot be listed.
     """
     if isinstance(path, Address):
-        match = _SHARD.fullmatch(path.name)
+        match = SHARD_NAME.fullmatch(path.name)
         is_part = path.scheme == HUB and path.suffix == _SUFFIX
         return path.with_name(match["prefix"] + INDEX_SUFFIX) if match and is_part else None
     group = next((one for one in group_files(_listed(path.parent)) if path.name in one.names), None)
@@ -131,7 +126,7 @@ def _by_model(names: Sequence[str]) -> list[tuple[str, ...]]:
     """Put shards of one model together, in order; any other file is a model of its own."""
     models: dict[str, list[str]] = {}
     for name in sorted(names, key=natural_key):
-        match = _SHARD.fullmatch(name) or _NUMBERED.fullmatch(name)
+        match = SHARD_NAME.fullmatch(name) or _NUMBERED.fullmatch(name)
         key = f"{match['prefix']}/{match.groupdict().get('count')}" if match else name
         models.setdefault(key, []).append(name)
     return list(map(tuple, models.values()))
@@ -383,7 +378,8 @@ def _open_all(path: Path, folder: Path, names: list[str], log: ProblemLog) -> Mo
                 owners.update(dict.fromkeys(file.names, name))
         if not files:
             raise _none_opens(path, log)
-        count_shards(names, log)
+        for where, what in missing_shards(names):
+            log.add_error(where, what)
         return build_model(path, list(files.values()), read_config(folder, log), log)
     except ExplorerError:
         _close(files)

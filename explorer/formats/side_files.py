@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,13 +29,18 @@ from explorer.model_files import hub_name
 from explorer.parallel import Check, never
 from explorer.sources import Address, open_source
 from explorer.sources.places import exists
+from explorer.text import listed
 
 CONFIG_NAME: Final = "config.json"
 INDEX_SUFFIX: Final = ".safetensors.index.json"
+SHARD_NAME: Final = re.compile(
+    r"(?P<prefix>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.[a-z]+", re.IGNORECASE
+)
 OUTSIDE_FOLDER: Final = "is a link out of the model's folder. It is not read"
 ADAPTER_PREFIX: Final = "adapter_config."
 """What keys of a PEFT adapter's `adapter_config.json` begin with."""
 
+_MOST_NAMED: Final = 5
 _ADAPTER_CONFIG: Final = "adapter_config.json"
 _PREFIX: Final = "config."
 _INT64_MAX: Final = (1 << 63) - 1
@@ -318,6 +324,19 @@ def _array_type(values: list[Any]) -> str | None:
         if len(inner) == 1 and None not in inner:
             return f"array[{inner.pop()}]"
     return None
+
+
+def missing_shards(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield a file of each model whose names count more files than there are, and which lack."""
+    found: dict[tuple[str, int], dict[int, str]] = {}
+    for match in filter(None, map(SHARD_NAME.fullmatch, names)):
+        here = found.setdefault((match["prefix"], int(match["count"])), {})
+        here[int(match["number"])] = match.string
+    for (_, count), here in found.items():
+        if len(here) < count:
+            absent = (str(number) for number in range(1, count + 1) if number not in here)
+            missing = f"{count - len(here)} of {count} shards are missing"
+            yield next(iter(here.values())), f"{missing}: number {listed(absent, _MOST_NAMED)}"
 
 
 def escapes(path: Path, *roots: Path) -> bool:

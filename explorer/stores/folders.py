@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,24 +23,21 @@ from explorer.errors import ExplorerError, unreadable_reason
 from explorer.formats import Problem, Severity
 from explorer.formats.huggingface import group_files
 from explorer.formats.model import ProblemLog
-from explorer.formats.side_files import CONFIG_NAME, INDEX_SUFFIX, escapes
+from explorer.formats.side_files import CONFIG_NAME, INDEX_SUFFIX, escapes, missing_shards
 from explorer.formats.tensors import natural_key
 from explorer.parallel import Check
 from explorer.paths import user_id
 from explorer.stores.entries import Blob, Entry, PartialDownload, Store, StoreKind, name_problems
-from explorer.text import listed
 
 GGUF: Final = ".gguf"
 SAFETENSORS: Final = ".safetensors"
 
-_SHARD: Final = re.compile(r"(?P<prefix>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.[a-z]+")
 _UNFINISHED: Final = (
     *(".incomplete", ".part", ".partial", ".tmp", ".download", ".crdownload"),
     *(".downloading", ".downloadinprogress"),
 )
 _GONE: Final = "was removed while the store was read. It is left out"
 _DANGLING: Final = "is a link to a file that is not there. The download may not have finished"
-_SHOWN = 5
 _MAX_DEPTH: Final = 64
 _MAX_FILES: Final = 500_000
 """Most files of a folder that is read; Ollama's largest stores of tensor blobs have some 10,000."""
@@ -280,7 +276,8 @@ class _Found:
         self._modified: float | None = None
         self._used: float | None = None
         if name is None:
-            _report_missing(files, self._log)
+            for where, what in missing_shards(file.name for file in files):
+                self._log.add_error(where, what)
         for file in files:
             self._add(file, roots)
 
@@ -325,19 +322,6 @@ class _Found:
 def _is_merged(names: Iterable[str]) -> bool:
     """Return whether a folder's safetensors are one model, for an index or a config says so."""
     return any(name.endswith(INDEX_SUFFIX) or name == CONFIG_NAME for name in names)
-
-
-def _report_missing(shards: list[os.DirEntry[str]], log: ProblemLog) -> None:
-    match = _SHARD.fullmatch(shards[0].name)
-    if match is None:
-        return
-    count = int(match["count"])
-    present = {int(match["number"]) for file in shards if (match := _SHARD.fullmatch(file.name))}
-    missing = count - len(present)
-    if missing > 0:
-        absent = (str(number) for number in range(1, count + 1) if number not in present)
-        what = f"{missing} of {count} shards are missing: number {listed(absent, _SHOWN)}"
-        log.add_error(shards[0].name, what)
 
 
 def broken_entry(name: str, path: Path, what: str) -> Entry:

@@ -135,7 +135,7 @@ def _try_case(path: Path, case: int, result: Result) -> None:
     try:
         open_and_look(path)
     except ExplorerError as error:
-        if not str(error).isprintable():
+        if not error.what or not str(error).isprintable():
             result.note("an error whose text is not safe to print", case)
     except Exception as error:  # noqa: BLE001 - what the campaign looks for
         result.note(_place(error), case)

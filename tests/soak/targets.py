@@ -22,6 +22,7 @@ from explorer.errors import ExplorerError
 from explorer.formats import Model, open_model
 from explorer.formats.attachments import is_adapter, is_importance_matrix
 from explorer.formats.facts import describe
+from explorer.formats.limits import MAX_DIMENSIONS
 from explorer.formats.structure import Structure
 from explorer.formats.vocabulary import read_vocabulary
 from explorer.planner import Hyperparameters
@@ -58,14 +59,21 @@ class Target:
 def look_at_everything(model: Model) -> None:
     """Ask a model for all that the panels and commands show of its header."""
     for entry in model.metadata.entries:
+        assert -1 <= entry.offset <= entry.value_offset <= entry.end
         try:
             value = entry.value
             if entry.length is not None:
+                assert len(value) == entry.length  # type: ignore[arg-type]
                 _ = [value[i] for i in range(min(len(value), _LOOKED_AT))]  # type: ignore[index,arg-type]
         except ExplorerError:
             continue
     for tensor in model.tensors.rows:
-        assert tensor.damage is not None or len(tensor.read()) == tensor.nbytes
+        assert model.format != "gguf" or len(tensor.shape) <= MAX_DIMENSIONS
+        try:
+            assert len(tensor.read()) == tensor.nbytes
+        except ExplorerError:
+            assert tensor.damage is not None
+    assert sum(one.nbytes for one in model.tensors.totals_by_type.values()) == model.nbytes
     joined = (tensor for tensor in model.tensors.rows if tensor.companions is not None)
     for tensor in islice(joined, _LOOKED_AT):
         if tensor.parameters < _DECODED:

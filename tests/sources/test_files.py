@@ -242,17 +242,6 @@ def test_without_positioned_reads(file: Path, monkeypatch: pytest.MonkeyPatch) -
         source.read(0, 1)
 
 
-def test_sparse_file_of_20_gib(tmp_path: Path) -> None:
-    path = tmp_path / "sparse.bin"
-    with path.open("wb") as target:
-        try:
-            target.truncate(20 << 30)
-        except OSError:
-            pytest.skip("the file system has no sparse files")
-    with FileSource(path) as source:
-        assert source.read((20 << 30) - 4, 4) == bytes(4)
-
-
 def test_errors_are_the_programs_own() -> None:
     assert issubclass(SourceError, ExplorerError)
     error = SourceError("is gone", Path("a.gguf"), 12)

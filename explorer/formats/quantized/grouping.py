@@ -9,6 +9,7 @@ Source: `docs/hf_quantization.md`, sections 1 and 6.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -17,6 +18,7 @@ from typing import Final
 
 from explorer.formats.model import ProblemLog
 from explorer.formats.quantized.modules import (
+    FP8_TYPES,
     LEFT_ALONE,
     SCALE_ROLES,
     Alike,
@@ -126,7 +128,6 @@ LISTED: Final = (
 
 
 CODES: Final = frozenset({"U8", "I8", "I16", "I32", "I64"})
-FP8: Final = frozenset({"F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ"})
 _MATRIX, _EXPERT_AXES = 2, 3  # dimensions
 
 
@@ -148,7 +149,7 @@ def may_hold_weights(names: Sequence[str], specs: Sequence[Spec]) -> bool:
     joined = "\n".join(names)
     if any(mark in joined for mark in MARKS):
         return True
-    return not FP8.isdisjoint({spec.type.name for spec in specs})
+    return not FP8_TYPES.isdisjoint({spec.type.name for spec in specs})
 
 
 def group_members(keys: Keys, log: ProblemLog) -> Grouped:
@@ -170,7 +171,9 @@ class _Grouping:
         self._memory = Memory(keys)
         self._declared, self._method = keys.declared, keys.declared.method
         self._found = Grouped()
-        self._problems = _Summary()
+        # names by what is wrong with them: the same of a thousand modules is one line
+        self._errors: dict[str, list[str]] = defaultdict(list)
+        self._warnings: dict[str, list[str]] = defaultdict(list)
         self._left_alone = {stem for stem, _ in self._with(LISTED)}
         self._faulty: dict[str, Rule] = {}
         self._told: set[str] = set()  # names by which faulty weights were found
@@ -187,7 +190,9 @@ class _Grouping:
             self._apply_all(RULES)
             self._report_orphans()
         self._report_packed()
-        self._problems.report(log)
+        for texts, add in ((self._errors, log.add_error), (self._warnings, log.add_warning)):
+            for what, (first, *more) in texts.items():
+                add(first, f"{what} ({len(more)} more like it)" if more else what)
         return self._found
 
     def _apply_all(self, rules: Sequence[tuple[str, str]]) -> None:
@@ -201,11 +206,15 @@ class _Grouping:
         what += "each is shown, and counted, as if it was a weight"
         for name, row in self._rows.items():
             spec, stem = self._specs[row], name[: name.rfind(".")]
-            if spec.type.name not in CODES | FP8 or spec.parameters < 2 or row in self._found.used:
+            if (
+                spec.type.name not in CODES | FP8_TYPES
+                or spec.parameters < 2
+                or row in self._found.used
+            ):
                 continue
             is_aside = stem in self._left_alone or self._has_scales_of_experts(name, spec)
             if is_aside or self._declared.is_list_only:
-                self._problems.add_warning(name, what)
+                self._warnings[what].append(name)
 
     def _occurs(self, suffix: str) -> bool:
         """Return whether a name may end so: the last part of a name is short to look at."""
@@ -238,7 +247,7 @@ class _Grouping:
             if isinstance(found, Alike):
                 self._take(stem, found)
             elif isinstance(found, str):
-                self._problems.add_error(name, f"its weight cannot be put together: {found}")
+                self._errors[f"its weight cannot be put together: {found}"].append(name)
                 self._faulty[stem] = rule
                 self._told.add(name)
             elif found is LEFT_ALONE:
@@ -259,12 +268,12 @@ class _Grouping:
         self._found.weights[parts[0]] = Weight(name, parts, alike, attached)
         if not alike.layout.reader:
             what = f"is of {alike.layout.name}: counted by shape, but its values are not read"
-            self._problems.add_warning(name, what)
+            self._warnings[what].append(name)
         if alike.problem is not None:
-            self._problems.add_warning(name, alike.problem)
+            self._warnings[alike.problem].append(name)
         if rows.get(name, parts[0]) not in used:
             what = "it is stored plain beside its quantized parts. Both are kept"
-            self._problems.add_warning(name, what)
+            self._warnings[what].append(name)
 
     def _report_orphans(self) -> None:
         """Report companions without their weight, and of codes without their scales."""
@@ -275,7 +284,7 @@ class _Grouping:
                 continue
             if stem.removesuffix(".weight") not in known:
                 known.add(stem)
-                self._problems.add_error(name, f"its {orphans[name[len(stem) :]]} is missing")
+                self._errors[f"its {orphans[name[len(stem) :]]} is missing"].append(name)
         said = self._method in WHOLE or self._method.startswith(("modelopt", "nvfp4", "bitnet"))
         self._report_unscaled(known, said=said)
 
@@ -289,12 +298,12 @@ class _Grouping:
                 continue
             if stem == name and len(spec.shape) != _EXPERT_AXES:
                 continue
-            if len(spec.shape) >= _MATRIX and spec.type.name in FP8:
+            if len(spec.shape) >= _MATRIX and spec.type.name in FP8_TYPES:
                 missing = "its scales are missing. It is shown without them"
                 bare = "is FP8 without a scale: its values are the bare codes"
-                self._problems.add_warning(name, missing if said else bare)
+                self._warnings[missing if said else bare].append(name)
             elif said and len(spec.shape) >= _MATRIX and spec.type.name in CODES and stem != name:
-                self._problems.add_error(name, "its scales are missing")
+                self._errors["its scales are missing"].append(name)
 
     def _has_scales_of_experts(self, name: str, spec: Spec) -> bool:
         """Return whether it is experts in one tensor, with scales of a kind that is not read."""
@@ -307,26 +316,3 @@ def _rule(place: str) -> Rule:
     module, _, name = place.partition(".")
     rule: Rule = getattr(import_module(f"explorer.formats.quantized.{module}"), name)
     return rule
-
-
-class _Summary:
-    """Problems by their text: the same of a thousand modules is one line."""
-
-    def __init__(self) -> None:
-        self._errors: dict[str, list[str]] = {}
-        self._warnings: dict[str, list[str]] = {}
-
-    def add_error(self, where: str, what: str) -> None:
-        """Note what is wrong with a tensor, so that it stays as it is stored."""
-        self._errors.setdefault(what, []).append(where)
-
-    def add_warning(self, where: str, what: str) -> None:
-        """Note what is odd about a tensor."""
-        self._warnings.setdefault(what, []).append(where)
-
-    def report(self, log: ProblemLog) -> None:
-        """Write each text once, with the first tensor and how many more there are."""
-        for texts, add in ((self._errors, log.add_error), (self._warnings, log.add_warning)):
-            for what, places in texts.items():
-                more = len(places) - 1
-                add(places[0], f"{what} ({more} more like it)" if more else what)

@@ -8,8 +8,6 @@ knows where in the file an entry is wrong. Shards are read into a `SafetensorsFi
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -29,7 +27,7 @@ from explorer.formats.model import (
 from explorer.formats.quantized.declaration import COMFY_KEY, comfy_declaration, read_declaration
 from explorer.formats.quantized.grouping import may_hold_weights
 from explorer.formats.safetensors.groups import Assembly, Stored, StoredTensors, join_companions
-from explorer.formats.side_files import Config, read_config
+from explorer.formats.side_files import Config, missing_shards, read_config
 from explorer.formats.strict_json import read_text
 from explorer.formats.tensors import FileTensors, Spec, Tensor, places_in
 from explorer.json_text import (
@@ -46,7 +44,6 @@ from explorer.sources import ByteSource, open_source
 from explorer.text import listed, quoted
 
 METADATA: Final = "__metadata__"
-_SHARD: Final = re.compile(r"(?P<prefix>.+)-\d{5}-of-(?P<count>\d{5})\.safetensors")
 _FIELDS: Final = ("dtype", "shape", "data_offsets")
 _TO_VALUE: Final = (":{", ": {")  # the library's way of writing, and Python's
 _TO_NAME: Final = (',"', ', "')
@@ -437,19 +434,9 @@ def open_safetensors(path: Path) -> Model:
     """
     log = ProblemLog()
     file = open_file(path, log)
-    count_shards([path.name], log)
+    for where, what in missing_shards([path.name]):
+        log.add_warning(where, what)
     return build_model(path, [file], read_config(path.parent, log), log)
-
-
-def count_shards(names: Sequence[str], log: ProblemLog) -> None:
-    """Report that there are fewer files than their names say: no index tells what they lack."""
-    found = [match for name in names if (match := _SHARD.fullmatch(name))]
-    counts = Counter((match["prefix"], int(match["count"])) for match in found)
-    for match in found:
-        count, here = int(match["count"]), counts.pop((match["prefix"], int(match["count"])), None)
-        if here is not None and here < count:
-            what = f"only {here} of {count} shards: weights of the others are not counted"
-            log.add_warning(match.string, what)
 
 
 def open_file(path: Path, log: ProblemLog, first_bytes: int = FIRST_BYTES) -> SafetensorsFile:
