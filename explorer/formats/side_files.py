@@ -25,7 +25,7 @@ from explorer.formats.limits import (
 )
 from explorer.formats.model import MetadataEntry, Model, ProblemLog, decode_text, loaded_entry
 from explorer.formats.strict_json import read_json_file, read_members
-from explorer.model_files import hub_name
+from explorer.model_files import GGUF_MAGIC, hub_name
 from explorer.parallel import Check, never
 from explorer.sources import Address, open_source
 from explorer.sources.places import exists
@@ -62,12 +62,12 @@ class Config:
 
 def read_config(folder: Path, log: ProblemLog) -> Config:
     """Read the config.json of a folder, if it has one; of an adapter, its own configuration too."""
-    config = _read_side_file(folder, CONFIG_NAME, _PREFIX, log)
+    config = read_side_file(folder, CONFIG_NAME, _PREFIX, log)
     if config.fields and not isinstance(folder, Path):  # each look costs a request
         return config
     if isinstance(folder, Path):
         _name_links(folder, log)
-    adapter = _read_side_file(folder, _ADAPTER_CONFIG, ADAPTER_PREFIX, log)
+    adapter = read_side_file(folder, _ADAPTER_CONFIG, ADAPTER_PREFIX, log)
     return Config(config.fields, (*config.entries, *adapter.entries))
 
 
@@ -79,7 +79,8 @@ def _name_links(folder: Path, log: ProblemLog) -> None:
             log.add_error(name, OUTSIDE_FOLDER)
 
 
-def _read_side_file(folder: Path, name: str, prefix: str, log: ProblemLog) -> Config:
+def read_side_file(folder: Path, name: str, prefix: str, log: ProblemLog) -> Config:
+    """Read a JSON file beside the weights, if it is there; see `read_object`."""
     path = folder / name
     try:
         if not exists(path):
@@ -324,6 +325,31 @@ def _array_type(values: list[Any]) -> str | None:
         if len(inner) == 1 and None not in inner:
             return f"array[{inner.pop()}]"
     return None
+
+
+# Other files found under a model's name, by their first bytes.
+_LOOKS_LIKE: Final = (
+    (GGUF_MAGIC, "a GGUF file. Give it the ending .gguf"),
+    (b"lmgg", "an old GGML file (before GGUF). Convert it with llama.cpp"),
+    (b"tjgg", "an old GGJT file (before GGUF). Convert it with llama.cpp"),
+    (b"fmgg", "an old GGMF file (before GGUF). Convert it with llama.cpp"),
+    (b"FUGG", "a GGUF file with swapped bytes, written on a big-endian machine. Get one for yours"),
+    (b"PK\x03\x04", "a zip archive (a PyTorch checkpoint?). Convert it first"),
+    (b"\x80", "a Python pickle (a PyTorch checkpoint?). Convert it first"),
+    (b"\x7fELF", "a program (ELF)"),
+    (b"\x89HDF", "an HDF5 file"),
+    (b"\x1f\x8b", "a gzip archive. Unpack it first"),
+    (b"version ", "a Git LFS pointer, not the model. Fetch it with `git lfs pull`"),
+    (b"<", "a web page or XML. The download failed or needs a login"),
+    (b"{", "JSON text"),
+)
+
+
+def looks_like(start: bytes) -> str:
+    """Say what a file looks like that is no model, by its first eight bytes; "" if nothing."""
+    text = start.lstrip()
+    guess = next((name for magic, name in _LOOKS_LIKE if text.startswith(magic)), None)
+    return f"It looks like {guess}" if guess else ""
 
 
 def missing_shards(names: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -157,7 +157,7 @@ FP4_EXPERTS: dict[str, tuple[str, tuple[int, ...]]] = {
     [
         ("aqlm", {}, GPTQ),
         ("", {}, {**GPTQ, "forward_hadamard_matrix": ("F16", (64, 64))}),
-        ("quip", {}, {"Qidxs": ("I16", (64, 8)), "SU": ("F16", (64,)), "codebook_id": ("I64", ())}),
+        ("vptq", {}, {"indices": ("I32", (1, 64, 8)), "centroids.weight": ("F16", (1, 64))}),
         ("eetq", {}, {"weight": ("I8", (64, 64)), "weight_scales": ("F16", (64,))}),
         ("", {}, {"weight": ("I8", (64, 64)), "weight_scales": ("F16", (64,))}),
         ("quark", {}, {"weight": ("U8", (64, 64)), "weight_scale": ("F32", (64, 1))}),
@@ -318,6 +318,11 @@ def test_scales_of_other_programs_are_joined(scale: str) -> None:
     [
         ("exl3", {"trellis": ("I16", (16, 32, 64)), "suh": ("F16", (256,))}, (512, 256)),
         ("exl2", {"q_weight": ("I32", (32, 512)), "q_invperm": ("I16", (256,))}, (512, 256)),
+        (
+            "quip",
+            {"Qidxs": ("I16", (512, 32)), "SU": ("F16", (256,)), "SV": ("F16", (512,))},
+            (512, 256),
+        ),
         ("marlin", {"B": ("I32", (16, 1024)), "s": ("F16", (2, 512))}, (512, 256)),
         ("svdquant", {"qweight": ("I8", (512, 128)), "wscales": ("BF16", (4, 512))}, (512, 256)),
         ("aqlm", {"codes": ("I8", (512, 32, 1)), "codebooks": ("F16", (1, 256, 1, 8))}, (512, 256)),

@@ -170,18 +170,6 @@ def _scans(places: list[Place], count: int) -> Counter[str]:
     return problems
 
 
-def test_files_that_come_and_go_while_stores_are_read(tmp_path: Path) -> None:
-    places = _make_stores(tmp_path)
-    stopped = threading.Event()
-    changer = threading.Thread(target=_churn, args=(tmp_path, stopped.is_set))
-    changer.start()
-    try:
-        _scans(places, 25)
-    finally:
-        stopped.set()
-        changer.join()
-
-
 @pytest.mark.slow
 def test_another_program_that_changes_stores_during_300_scans() -> None:
     assert campaign(300)[_GONE] > 0

@@ -7,7 +7,6 @@ import os
 import sqlite3
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
@@ -15,11 +14,8 @@ from pathlib import Path
 import pytest
 
 from explorer.cli.main import main
-from explorer.demo import make_demo
-from explorer.stores import Place, StoreKind, read_stores
 from tests.helpers.disks import disk_with, read_only_disk, small_disk
 from tests.helpers.model_pairs import arrays_of, write_gguf
-from tests.helpers.ollama_store import OllamaStore
 from tests.helpers.patience import PROGRAM_S
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -218,44 +214,3 @@ def test_programs_that_begin_at_once_share_one_cache(own_cache: Path) -> None:
     )
     assert again.stdout == answers[0][0]
     assert demo.is_dir()
-
-
-def test_a_store_that_changes_while_it_is_scanned(tmp_path: Path) -> None:
-    """A program that downloads, renames and deletes: listed as it is at some moment.
-
-    It ends when a change was seen.
-    """
-    ollama = OllamaStore(tmp_path / "ollama")
-    demo = make_demo(tmp_path / "demo").read_bytes()
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    stop = threading.Event()
-    rounds = 0
-
-    def change() -> None:
-        nonlocal rounds
-        while not stop.is_set():
-            rounds += 1
-            layer = ollama.layer("model", demo[: 5000 + rounds % 7])
-            manifest = ollama.manifest([layer], f"registry.ollama.ai/library/m{rounds % 3}/latest")
-            inner = folder / f"model{rounds % 3}"
-            inner.mkdir(exist_ok=True)
-            (inner / "a.gguf.part").write_bytes(demo[:5000])
-            (inner / "a.gguf.part").rename(inner / "a.gguf")
-            manifest.unlink()
-            ollama.blob_path(layer).unlink(missing_ok=True)
-            (inner / "a.gguf").unlink()
-            inner.rmdir()
-            manifest.parent.rmdir()
-
-    changer = threading.Thread(target=change)
-    changer.start()
-    seen = set()
-    try:
-        while rounds < 200 or len(seen) < 2:
-            places = [Place(StoreKind.OLLAMA, ollama.models), Place(StoreKind.FOLDER, folder)]
-            stores = read_stores(places)
-            seen.add(sum(len(store.entries) for store in stores))
-    finally:
-        stop.set()
-        changer.join()

@@ -38,7 +38,7 @@ from explorer.formats.model import (
     constant,
     decode_text,
 )
-from explorer.formats.side_files import escapes, hub_cache
+from explorer.formats.side_files import escapes, hub_cache, looks_like
 from explorer.formats.tensors import FileTensors, Shape, Spec, table_of
 from explorer.model_files import GGUF_MAGIC
 from explorer.quantization import TensorType, ggml_type
@@ -54,20 +54,6 @@ _INT64_MAX: Final = (1 << 63) - 1
 _GGML_DIMENSIONS: Final = 4
 _WINDOW_BYTES: Final = 1 << 14
 _RECORDS_BYTES: Final = 1 << 18  # longer than any record
-# Other files found under a model's name, by their first bytes.
-_LOOKS_LIKE: Final = (
-    (b"lmgg", "an old GGML file (before GGUF). Convert it with llama.cpp"),
-    (b"tjgg", "an old GGJT file (before GGUF). Convert it with llama.cpp"),
-    (b"fmgg", "an old GGMF file (before GGUF). Convert it with llama.cpp"),
-    (b"FUGG", "a GGUF file with swapped bytes, written on a big-endian machine. Get one for yours"),
-    (b"PK\x03\x04", "a zip archive (a PyTorch checkpoint?). Convert it first"),
-    (b"\x7fELF", "a program (ELF)"),
-    (b"\x89HDF", "an HDF5 file"),
-    (b"\x1f\x8b", "a gzip archive. Unpack it first"),
-    (b"version https://git-lfs", "a Git LFS pointer, not the model. Fetch it with `git lfs pull`"),
-    (b"<", "a web page or XML. The download failed or needs a login"),
-    (b"{", "JSON text"),
-)
 
 
 class _Part(NamedTuple):
@@ -245,9 +231,7 @@ def _read_start(source: ByteSource) -> Shard:
     if not start.startswith(GGUF_MAGIC):
         if GGUF_MAGIC.startswith(start):
             raise FormatError("is too short to be a GGUF file. Download it again", source.path, 0)
-        text = start.lstrip()
-        guess = next((name for magic, name in _LOOKS_LIKE if text.startswith(magic)), None)
-        found = f"It looks like {guess}" if guess else f"It begins with bytes {start[:4].hex(' ')}"
+        found = looks_like(start) or f"It begins with bytes {start[:4].hex(' ')}"
         raise FormatError(f"is not a GGUF file. {found}", source.path, 0)
     if len(start) < 8:
         raise FormatError(arrays.cut_short("the GGUF header"), source.path, len(start))

@@ -17,10 +17,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from explorer.errors import SourceError
 from explorer.formats.model import ProblemLog
-from explorer.formats.side_files import CONFIG_NAME, OUTSIDE_FOLDER, link_escapes, read_object
-from explorer.sources.places import exists
+from explorer.formats.side_files import CONFIG_NAME, read_side_file
 from explorer.text import plain_text, shorten
 
 MODELOPT_FILE: Final = "hf_quant_config.json"
@@ -179,7 +177,8 @@ def read_declaration(folder: Path, config: Mapping[str, Any], log: ProblemLog) -
         config: Its parsed ``config.json``; may be empty.
         log: Where files that cannot be used are reported.
     """
-    files = {name: fields for name in SIDE_FILES if (fields := _read(folder, name, log))}
+    read = ((name, read_side_file(folder, name, "", log).fields) for name in SIDE_FILES)
+    files = {name: fields for name, fields in read if fields}
     found = _declared(config, files)
     form, other = (format_of(fields) for fields in (found.fields, files.get(GPTQ_FILE, {})))
     if form and other not in {"", form}:  # zero points depend on it
@@ -255,19 +254,3 @@ def _in_config(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
         fields = inner if isinstance(inner, dict) else found
         return {"quant_method": "compressed-tensors", **fields}
     return None
-
-
-def _read(folder: Path, name: str, log: ProblemLog) -> Mapping[str, Any]:
-    path = folder / name
-    try:
-        if not exists(path):
-            return {}
-    except (
-        OSError,
-        SourceError,
-    ):  # the folder may not be searched, which reading config.json reports
-        return {}
-    if link_escapes(folder, name):
-        log.add_error(name, OUTSIDE_FOLDER)
-        return {}
-    return read_object(path, name, "", log).fields

@@ -59,6 +59,7 @@ UNREAD: Final = (
     (".q_weight", "rules_unread.exl2"),
     (".codebooks", "rules_unread.aqlm"),
     (".B", "rules_unread.marlin"),
+    (".Qidxs", "rules_unread.quip"),
     (".wscales", "rules_unread.svdquant"),
     ("._weight_qdata", "rules_unread.torchao_int4"),
     (".comfy_quant", "rules_unread.comfy"),
@@ -70,7 +71,7 @@ UNREAD: Final = (
 """The same of weights that are counted and not read."""
 
 MARKS: Final = (
-    *(".trellis", ".q_weight", ".codebooks", ".B", ".comfy_quant", ".int8_weight"),
+    *(".trellis", ".q_weight", ".codebooks", ".B", ".Qidxs", ".comfy_quant", ".int8_weight"),
     *("scale", "qweight", "qzeros", ".quant_", ".absmax", ".SCB", ".W_q", ".packing", "qdata"),
     *("weight_packed", "weight_format", "_zero_point", "_blocks", ".blocks", "._data"),
 )

@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from explorer.formats.quantized.declaration import COMFY, Declaration, Tile, sides
@@ -320,17 +321,8 @@ def _paired_rows(module: Module, weight: Member, scale: Member) -> Found:
     return Found(".weight", {"weight": weight, "weight_scale": scale}, layout)
 
 
-def gpt_oss(module: Module) -> Found | None:
-    """Return experts of gpt-oss: `Y_blocks` of 16 bytes for 32 weights, and `Y_scales`."""
-    return _mxfp4_experts(module, "_blocks", "_scales")
-
-
-def gpt_oss_original(module: Module) -> Found | None:
-    """Return experts of gpt-oss as OpenAI names them, `Y.blocks` and `Y.scales`."""
-    return _mxfp4_experts(module, ".blocks", ".scales")
-
-
-def _mxfp4_experts(module: Module, codes_suffix: str, scales_suffix: str) -> Found | None:
+def _mxfp4_experts(codes_suffix: str, scales_suffix: str, module: Module) -> Found | None:
+    """Return experts of gpt-oss: blocks of 16 bytes for 32 weights, and their scales."""
     codes, scales = module.need(codes_suffix), module.get(scales_suffix)
     if codes.dtype != "U8" or len(codes.shape) < 3 or codes.shape[-1] != _MX // 2:
         if scales is None:
@@ -346,6 +338,11 @@ def _mxfp4_experts(module: Module, codes_suffix: str, scales_suffix: str) -> Fou
     parts = {"blocks": codes, "scales": scales}
     kind = _Fp4("mxfp4", _MX, (("scale_type", "power of two"),))
     return _fp4("", parts, shape, kind)
+
+
+gpt_oss: Final = partial(_mxfp4_experts, "_blocks", "_scales")
+gpt_oss_original: Final = partial(_mxfp4_experts, ".blocks", ".scales")
+"""As OpenAI names them."""
 
 
 def ct_fp4(module: Module) -> Found:
@@ -387,7 +384,9 @@ def torchao_parameter(module: Module) -> Found | None:
 
 def _torchao(module: Module, prefix: str, said: str) -> Found:
     codes, scale = module.need(f"{prefix}_qdata"), module.need(f"{prefix}_scale")
-    kind, native, tile = _ao_kind(said)
+    kind, data = torchao_said(said)
+    dtype = data.get("dtype")
+    native = _AO_NATIVE.get(str(dtype.get("_data")), "") if isinstance(dtype, dict) else ""
     kind = kind or next((kind for kind, dtype in _AO_KINDS.items() if dtype == codes.dtype), "")
     if not kind:
         check_type(codes, *_AO_KINDS.values())
@@ -397,7 +396,7 @@ def _torchao(module: Module, prefix: str, said: str) -> Found:
     check_type(scale, *FLOAT_TYPES)
     if len(codes.shape) not in {2, 3} or 0 in codes.shape:
         raise RuleError(f"its {codes.called} is of shape {list(codes.shape)}")
-    tile = _tile_of(codes, scale, [tile])
+    tile = _tile_of(codes, scale, [sides(data.get("block_size"))])
     parts = {"_weight_qdata": codes, "_weight_scale": scale}
     if codes.dtype == "I8":
         _add_zeros(module, f"{prefix}_zero_point", scale, parts)
@@ -407,21 +406,12 @@ def _torchao(module: Module, prefix: str, said: str) -> Found:
     return Found(".weight" if prefix else "", parts, layout)
 
 
-def _ao_kind(text: str) -> tuple[str, str, Tile | None]:
-    """Return the kind of a tensor, its native type, both "" if not said, and its tile, if said."""
-    if not 0 < len(text) <= _MAX_TEXT:
-        return "", "", None
+def torchao_said(text: str) -> tuple[str, Mapping[str, Any]]:
+    """Return the kind of a tensor of torchao, and what is said of it; "" and nothing if not."""
     try:
-        fields = json.loads(text)
+        fields = json.loads(text) if len(text) <= _MAX_TEXT else None
     except (ValueError, RecursionError):
-        return "", "", None
-    kind = fields.get("_type") if isinstance(fields, dict) else None
-    if not isinstance(kind, str):
-        return "", "", None
-    data: Any = fields.get("_data")
-    if not isinstance(data, dict):
-        return kind, "", None
-    dtype = data.get("dtype")
-    native = dtype.get("_data") if isinstance(dtype, dict) else None
-    native = _AO_NATIVE.get(native, "") if isinstance(native, str) else ""
-    return kind, native, sides(data.get("block_size"))
+        fields = None
+    fields = fields if isinstance(fields, dict) else {}
+    kind, data = fields.get("_type"), fields.get("_data")
+    return kind if isinstance(kind, str) else "", data if isinstance(data, dict) else {}

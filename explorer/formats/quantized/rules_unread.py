@@ -4,8 +4,9 @@ Without them packed words and codebooks would count as weights. How codes become
 verified against the methods' own libraries, so that no value is shown.
 
 Source: exllamav2, ext.py (`q_weight`, `q_invperm`); exllamav3, modules/quant/exl3.py (`trellis`);
-AQLM, inference.py; torchao 0.18, quantize_/workflows/int4 (each kind is packed for a kernel of its
-own, and none is unpacked without a GPU or a library of kernels); gptq's Marlin, `Layer.pack`;
+AQLM, inference.py; QuIP#, lib/linear/quantized_linear.py; torchao 0.18, quantize_/workflows/int4
+(each kind is packed for a kernel of its own, and none is unpacked without a GPU or a library of
+kernels); gptq's Marlin, `Layer.pack`;
 nunchaku, models/linear.py; ComfyUI, quant_ops.py and float.py (`to_blocked`: scales in tiles of
 128 x 4, codes of two weights with the first above).
 """
@@ -31,11 +32,10 @@ from explorer.formats.quantized.modules import (
     check_logical,
     check_type,
 )
-from explorer.formats.quantized.rules_floats import QUARK, QUARK_SCALE
+from explorer.formats.quantized.rules_floats import QUARK, QUARK_SCALE, torchao_said
 from explorer.quantization.huggingface.layout import CompanionLayout
 
 _TILE = 16
-_MOST_TEXT: Final = 65_536
 
 _OF_COMFY: Final = {
     **{"nvfp4": 2, "mxfp8": 1, "asym_w4a8_int8": 2, "convrot_w4a4": 2},
@@ -139,9 +139,7 @@ def _widths_of_sdnq(fields: Mapping[str, Any]) -> Iterator[int]:
 
 def exl3(module: Module) -> Found | None:
     """Return a weight of EXL3: tiles of 16 x 16 weights, `trellis`, with signs of both sides."""
-    codes = module.need(".trellis")
-    if codes.dtype != "I16" or len(codes.shape) != 3 or codes.shape[2] % _TILE:
-        raise RuleError(f"its trellis is of shape {list(codes.shape)}")
+    codes = _codes(module, ".trellis", 3, "I16")
     inputs, outputs = (_TILE * side for side in codes.shape[:2])
     names = ("suh", "svh", "su", "sv", "mcg", "mul1")
     return _found(module, "exl3", codes, names, (outputs, inputs))
@@ -149,31 +147,40 @@ def exl3(module: Module) -> Found | None:
 
 def exl2(module: Module) -> Found | None:
     """Return a weight of EXL2: words of each output, in an order of inputs of their own."""
-    codes = module.need(".q_weight")
+    codes = _codes(module, ".q_weight", 2, "I32")
     order = module.get(".q_invperm") or module.need(".q_perm")
-    check_type(codes, "I32")
-    if len(codes.shape) != 2 or len(order.shape) != 1:
-        raise RuleError(f"its q_weight is of shape {list(codes.shape)}")
     names = ("q_scale", "q_scale_max", "q_groups", "q_group_map", "q_invperm", "q_perm")
-    return _found(module, "exl2", codes, names, (codes.shape[1], order.shape[0]))
+    return _found(module, "exl2", codes, names, (codes.shape[1], math.prod(order.shape)))
 
 
 def aqlm(module: Module) -> Found | None:
     """Return a weight of AQLM: sums of rows of codebooks."""
-    codes, books = module.need(".codes"), module.need(".codebooks")
-    if len(codes.shape) != 3 or len(books.shape) != 4:
-        raise RuleError(f"its codes are of shape {list(codes.shape)}")
+    codes = _codes(module, ".codes", 3, "I8", "U8", "I16", "I32", "I64")
+    books = _codes(module, ".codebooks", 4, *FLOAT_TYPES)
     shape = (codes.shape[0] * books.shape[2], codes.shape[1] * books.shape[3])
     return _found(module, "aqlm", codes, ("codebooks", "scales"), shape)
 
 
 def marlin(module: Module) -> Found | None:
     """Return a weight of Marlin: 4-bit codes of tiles, `B`, and scales, `s`."""
-    codes, scales = module.need(".B"), module.need(".s")
-    check_type(codes, "I32")
-    if len(codes.shape) != 2 or len(scales.shape) != 2:
-        raise RuleError(f"its B is of shape {list(codes.shape)}")
+    codes, scales = _codes(module, ".B", 2, "I32"), _codes(module, ".s", 2, *FLOAT_TYPES)
     return _found(module, "marlin", codes, ("s",), (scales.shape[1], _TILE * codes.shape[0]))
+
+
+def quip(module: Module) -> Found | None:
+    """Return a weight of QuIP#: places in a codebook, and signs of inputs and of outputs."""
+    codes = _codes(module, ".Qidxs", 2, "I16", "I32", "I64")
+    inputs, outputs = (math.prod(module.need(f".{name}").shape) for name in ("SU", "SV"))
+    return _found(module, "quip", codes, ("SU", "SV", "Wscale", "codebook_id"), (outputs, inputs))
+
+
+def _codes(module: Module, suffix: str, axes: int, *types: str) -> Member:
+    """Return a part of one of some types and of so many dimensions."""
+    found = module.need(suffix)
+    check_type(found, *types)
+    if len(found.shape) != axes:
+        raise RuleError(f"its {found.called} is of shape {list(found.shape)}")
+    return found
 
 
 def svdquant(module: Module) -> Found | None:
@@ -191,17 +198,12 @@ _CODES_OF_AO: Final = {"I8": 2, "U8": 2, "I32": 8}  # of 4 bits, in an element
 
 def torchao_int4(module: Module) -> Found | None:
     """Return a weight of torchao's int4, whose shape `__metadata__` says; other kinds are read."""
-    try:
-        said = json.loads(module.metadata(".weight")[:_MOST_TEXT])
-    except (ValueError, RecursionError):
-        return None
-    kind = said.get("_type") if isinstance(said, dict) else None
-    if not isinstance(kind, str) or not kind.startswith("Int4"):
+    kind, data = torchao_said(module.metadata(".weight"))
+    if not kind.startswith("Int4"):
         return None
     codes = module.need("._weight_qdata")
     check_type(codes, *_CODES_OF_AO)
-    data = said.get("_data")
-    shape = data.get("shape") if isinstance(data, dict) else None
+    shape = data.get("shape")
     weights = math.prod(codes.shape) * _CODES_OF_AO[codes.dtype]
     if not (
         isinstance(shape, list)

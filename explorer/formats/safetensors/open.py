@@ -27,7 +27,7 @@ from explorer.formats.model import (
 from explorer.formats.quantized.declaration import COMFY_KEY, comfy_declaration, read_declaration
 from explorer.formats.quantized.grouping import may_hold_weights
 from explorer.formats.safetensors.groups import Assembly, Stored, StoredTensors, join_companions
-from explorer.formats.side_files import Config, missing_shards, read_config
+from explorer.formats.side_files import Config, looks_like, missing_shards, read_config
 from explorer.formats.strict_json import read_text
 from explorer.formats.tensors import FileTensors, Spec, Tensor, places_in
 from explorer.json_text import (
@@ -38,7 +38,6 @@ from explorer.json_text import (
     decode_value,
     scan_integers,
 )
-from explorer.model_files import GGUF_MAGIC
 from explorer.quantization import TENSOR_TYPES
 from explorer.sources import ByteSource, open_source
 from explorer.text import listed, quoted
@@ -168,16 +167,6 @@ LENGTH_BYTES: Final = 8
 FIRST_BYTES: Final = 1 << 17
 """Fetched of an address at first: most headers are shorter, and there may be many files."""
 
-# Other files found under the name .safetensors, by their first bytes.
-_LOOKS_LIKE: Final = (
-    (b"version ", "a Git LFS pointer, not the model. Fetch it with `git lfs pull`"),
-    (GGUF_MAGIC, "a GGUF file. Give it the ending .gguf"),
-    (b"PK\x03\x04", "a zip archive (a PyTorch checkpoint?). Convert it first"),
-    (b"\x80", "a Python pickle (a PyTorch checkpoint?). Convert it first"),
-    (b"<", "a web page or XML. The download failed or needs a login"),
-    (b"{", "JSON text"),
-)
-
 
 def read_file(source: ByteSource) -> SafetensorsFile:
     """Read the header of a safetensors file, rules 1 to 6, 8 and 9 of the reference.
@@ -193,10 +182,10 @@ def read_file(source: ByteSource) -> SafetensorsFile:
     length = int.from_bytes(start, "little")
     claim = f"claims a header of {length} bytes, where"
     if length > SAFETENSORS_MAX_HEADER_BYTES:
-        guess = next((name for magic, name in _LOOKS_LIKE if start.startswith(magic)), None)
+        found = looks_like(start)
         what = (
-            f"is not a safetensors file. It looks like {guess}"
-            if guess
+            f"is not a safetensors file. {found}"
+            if found
             else f"{claim} at most {SAFETENSORS_MAX_HEADER_BYTES} are allowed. "
             "It is damaged or no safetensors file"
         )
