@@ -106,7 +106,8 @@ def _own_build() -> int:
 
 def _setting_options(command: Callable[..., int]) -> Callable[..., int]:
     for setting in reversed(SETTINGS):
-        keywords: dict[str, Any] = {"help": setting.help, "default": None}
+        keywords: dict[str, Any] = {"default": None}
+        keywords["help"] = f"{setting.tip}. {setting.more}".rstrip()
         match setting.kind:
             case Tokens():
                 keywords |= {"metavar": "N", "type": options.parsed_by(parse_context)}

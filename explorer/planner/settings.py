@@ -142,8 +142,8 @@ class Setting:
         title: Label of its field, with a mnemonic; empty where only the command line has it.
         kind: What its values are.
         options: Its options of the command line.
-        help: What these say of it.
-        tip: What its field says of it.
+        tip: What both say of it, without a full stop.
+        more: What the options say behind it.
         default: What its field shows where nothing is asked for and no plan says what holds.
         advanced: Whether most people leave it alone.
         noun: What it is called in an error; its name where this is empty.
@@ -153,8 +153,8 @@ class Setting:
     title: str
     kind: Kind
     options: tuple[str, ...]
-    help: str
     tip: str = ""
+    more: str = ""
     default: Any = None
     advanced: bool = False
     noun: str = ""
@@ -187,8 +187,8 @@ CONTEXT: Final = Setting(
     "&Context",
     Tokens(),
     ("--context",),
-    "Tokens, such as 32768 or 32k, of each request (llama.cpp: of all together). 0: automatic.",
-    tip="Tokens of each request (llama.cpp: of all together), such as 32k or 1M",
+    "Tokens of each request (llama.cpp: of all together), such as 32k or 1M",
+    "0: automatic.",
     default=4096,
 )
 PARALLEL: Final = Setting(
@@ -196,8 +196,7 @@ PARALLEL: Final = Setting(
     "Re&quests at once (slots)",
     Count(1, MAX_PARALLEL, zero=True),
     ("--parallel",),
-    "Requests at once (slots).",
-    tip="Requests that run at the same time, each with a context of its own",
+    "Requests that run at the same time, each with a context of its own",
     default=1,
     advanced=True,
 )
@@ -206,8 +205,7 @@ KV_CACHE_TYPE: Final = Setting(
     "&KV cache type",
     OneOf(CACHE_TYPES),
     ("--kv-cache-type",),
-    "Type of the KV cache. f32 is a what-if.",
-    tip="Type of the KV cache. f32 is a what-if: no server accepts it.",
+    "Type of the KV cache. f32 is a what-if: no server accepts it",
     default="f16",
     noun="KV cache type",
 )
@@ -216,8 +214,7 @@ BATCH: Final = Setting(
     "&Batch",
     Count(1, MAX_COUNT, step=128, zero=True),
     ("--batch",),
-    "Tokens of a prompt that are read at once.",
-    tip="Tokens of a prompt that are read at once",
+    "Tokens of a prompt that are read at once",
     default=512,
     advanced=True,
 )
@@ -226,8 +223,7 @@ FLASH_ATTENTION: Final = Setting(
     "&Flash attention",
     Switch(),
     ("--flash-attention/--no-flash-attention",),
-    "Turn flash attention on or off.",
-    tip="Auto uses it where the model and the devices allow it",
+    "Flash attention. Auto uses it where the model and the devices allow it",
     advanced=True,
 )
 NUM_GPU: Final = Setting(
@@ -235,8 +231,7 @@ NUM_GPU: Final = Setting(
     "&GPU layers",
     Count(AUTOMATIC, _MOST_LAYERS, auto=AUTOMATIC, layers=True),
     ("--num-gpu", "--gpu-layers"),
-    "Layers to put on GPUs. auto: the program decides.",
-    tip="Layers to put on GPUs. Auto places as many as fit",
+    "Layers to put on GPUs. Auto: the program decides",
     advanced=True,
     noun="number of GPU layers",
 )
@@ -245,8 +240,7 @@ OVERHEAD: Final = Setting(
     "Extra memory per GP&U",
     Bytes(),
     ("--overhead",),
-    "Extra memory to keep free on each GPU.",
-    tip="Extra memory to keep free on each GPU, such as 512MiB or 1 GiB",
+    "Extra memory to keep free on each GPU, such as 512MiB or 1 GiB",
     default=0,
     advanced=True,
 )
@@ -255,8 +249,7 @@ SPREAD: Final = Setting(
     "S&plit over GPUs",
     Switch(only_on="all GPUs"),
     ("--spread",),
-    "Split the model over all GPUs, not as few as possible.",
-    tip="Split the model over all GPUs, not as few as possible",
+    "Split the model over all GPUs, not as few as possible",
     default=False,
     advanced=True,
 )
@@ -265,8 +258,7 @@ UBATCH: Final = Setting(
     "Micr&o-batch",
     Count(1, MAX_COUNT, step=128),
     ("--ubatch",),
-    "Tokens computed at once (micro-batch).",
-    tip="Tokens computed at once, at most a batch. A larger one needs larger compute buffers",
+    "Tokens computed at once, at most a batch. A larger one needs larger compute buffers",
     default=512,
     advanced=True,
 )
@@ -275,8 +267,7 @@ KV_UNIFIED: Final = Setting(
     "O&ne cache for all requests",
     Switch(),
     ("--kv-unified/--no-kv-unified",),
-    "One cache for all requests.",
-    tip="Whether all requests share one KV cache",
+    "Whether all requests share one KV cache",
     advanced=True,
 )
 CACHE_TYPE_K: Final = Setting(
@@ -284,7 +275,7 @@ CACHE_TYPE_K: Final = Setting(
     "",
     OneOf((*PART_CACHE_TYPES, *VLLM_CACHE_TYPES)),
     ("--cache-type-k",),
-    "Type of cached keys: f16, q8_0, q4_0 … With vLLM of the whole cache: auto, fp8 …",
+    "Type of cached keys: f16, q8_0, q4_0 … With vLLM of the whole cache: auto or fp8",
     noun="KV cache type",
 )
 CACHE_TYPE_V: Final = Setting(
@@ -292,7 +283,7 @@ CACHE_TYPE_V: Final = Setting(
     "",
     OneOf(PART_CACHE_TYPES),
     ("--cache-type-v",),
-    "Type of cached values.",
+    "Type of cached values",
     noun="KV cache type",
 )
 TENSOR_SPLIT: Final = Setting(
@@ -300,8 +291,8 @@ TENSOR_SPLIT: Final = Setting(
     "Tensor sp&lit",
     Shares(),
     ("--tensor-split",),
-    "Shares of the layers for each GPU. Default: by free memory.",
-    tip="Layers of each GPU, such as 12,20. Or drag the bar",
+    "Layers of each GPU, such as 12,20",
+    "Default: by free memory.",
     advanced=True,
     noun="shares of the GPUs",
 )
@@ -310,8 +301,7 @@ CPU_MOE_LAYERS: Final = Setting(
     "E&xperts on CPU",
     Count(0, MAX_COUNT, auto=0, layers=True),
     ("--cpu-moe",),
-    "Keep the experts of the first N layers on the CPU.",
-    tip="Layers whose experts stay on the CPU, counted from the first. Auto: the program decides",
+    "Layers whose experts stay on the CPU, counted from the first. Auto: the program decides",
     advanced=True,
     noun="number of layers with experts on the CPU",
 )
@@ -324,26 +314,25 @@ SPLIT_MODE: Final = Setting(
         "unknown",
     ),
     ("--split-mode",),
-    "How layers are split over GPUs. none: the first GPU alone.",
+    "How layers are split over GPUs. none: the first GPU alone",
     noun="split mode",
 )
 OFFLOAD_KV: Final = Setting(
-    "offload_kv", "", Switch(), ("--kv-offload/--no-kv-offload",), "Keep the KV cache on GPUs."
+    "offload_kv", "", Switch(), ("--kv-offload/--no-kv-offload",), "Keep the KV cache on GPUs"
 )
 SWA_FULL: Final = Setting(
     "swa_full",
     "",
     Switch(only_on="whole"),
     ("--swa-full",),
-    "Cache the full context for sliding windows, too.",
+    "Cache the full context for sliding windows, too",
 )
 RESERVE: Final = Setting(
     "reserve",
     "Reser&ve",
     Bytes(),
     ("--reserve",),
-    "Memory of each GPU kept for the driver and other programs. Default: a range from public logs.",
-    tip="Memory of each GPU kept for the driver and other programs. Empty: a range from logs.",
+    "Memory of each GPU kept for the driver and other programs. Left alone: a range of logs",
     advanced=True,
 )
 MARGIN: Final = Setting(
@@ -351,7 +340,8 @@ MARGIN: Final = Setting(
     "",
     Bytes(),
     ("--margin",),
-    "Memory that llama.cpp leaves free on each GPU when it places layers. Default: 1GiB.",
+    "Memory that llama.cpp leaves free on each GPU when it places layers",
+    "Default: 1GiB.",
 )
 
 PROGRAM: Final = Setting(
@@ -359,8 +349,7 @@ PROGRAM: Final = Setting(
     "P&rogram",
     OneOf(("llama-server", "LM Studio", "KoboldCpp", "llama-cpp-python", "other")),
     ("--program",),
-    "What loads the model: sets what it asks for by itself.",
-    tip="What loads the model: it decides batch and logits where you leave them alone",
+    "What loads the model: it decides batch and logits where you leave them alone",
     default="llama-server",
     advanced=True,
 )
@@ -369,8 +358,7 @@ MTP: Final = Setting(
     "&MTP tokens",
     Count(0, 1024, auto=0),
     ("--mtp",),
-    "Tokens that the model's own MTP layers draft (speculative decoding).",
-    tip="Speculative decoding: tokens that the model's own MTP layers draft; auto is off",
+    "Tokens that the model's own MTP layers draft (speculative decoding). Auto is off",
     default=0,
     advanced=True,
     noun="number of drafted tokens",
@@ -380,7 +368,8 @@ DRAFT_MAX: Final = Setting(
     "",
     Count(1, 1024),
     ("--draft-max",),
-    "Tokens that the model of --draft drafts. Default: 3.",
+    "Tokens that the model of --draft drafts",
+    "Default: 3.",
     noun="number of drafted tokens",
 )
 ALL_LOGITS: Final = Setting(
@@ -388,8 +377,7 @@ ALL_LOGITS: Final = Setting(
     "&All logits",
     Switch(only_on="reserve"),
     ("--all-logits",),
-    "Reserve logits of the whole micro-batch, as KoboldCpp and llama-cpp-python do.",
-    tip="Reserve logits of the whole micro-batch, as programs do that are not llama-server",
+    "Reserve logits of the whole micro-batch, as programs do that are not llama-server",
     default=False,
     advanced=True,
 )
@@ -398,9 +386,8 @@ BUILD: Final = Setting(
     "Bu&ild",
     Count(1, 1 << 20),
     ("--build",),
-    "Follow the rules of this build of llama.cpp, such as 9849. own: what your llama-server is. "
-    "Default: the newest known.",
-    tip="Number of the build of llama.cpp, such as 9849; the newest known if left alone",
+    "Number of the build of llama.cpp, such as 9849. Left alone: the newest known",
+    "own: what your llama-server is.",
     default=11434,
     advanced=True,
 )
@@ -410,8 +397,7 @@ KV_DTYPE: Final = Setting(
     "KV &data type",
     OneOf(VLLM_CACHE_TYPES),
     ("--kv-cache-dtype",),
-    "Type of vLLM's KV cache: auto, fp8, fp8_e5m2, int8_per_token_head …",
-    tip="How keys and values are stored; auto is the type of the weights",
+    "Type of vLLM's KV cache; auto is the type of the weights",
     default="auto",
     noun="KV cache type",
 )
@@ -420,8 +406,8 @@ TENSOR_PARALLEL: Final = Setting(
     "&Tensor parallel",
     Count(1, MAX_BLOCKS),
     ("--tensor-parallel",),
-    "GPUs that share each layer. Default: 1.",
-    tip="GPUs that share each layer",
+    "GPUs that share each layer",
+    "Default: 1.",
     default=1,
 )
 UTILIZATION: Final = Setting(
@@ -429,8 +415,8 @@ UTILIZATION: Final = Setting(
     "Ut&ilization",
     Ratio(),
     ("--utilization",),
-    "Part of each GPU's memory that vLLM takes. Default: 0.92.",
-    tip="Part of each GPU's memory that vLLM takes; what weights leave of it is the cache",
+    "Part of each GPU's memory that vLLM takes; what weights leave of it is the cache",
+    "Default: 0.92.",
     default=0.92,
 )
 PIPELINE_PARALLEL: Final = Setting(
@@ -438,8 +424,8 @@ PIPELINE_PARALLEL: Final = Setting(
     "Pipeline par&allel",
     Count(1, MAX_BLOCKS),
     ("--pipeline-parallel",),
-    "Stages of layers, each on GPUs of its own. Default: 1.",
-    tip="Stages of layers, each on GPUs of its own",
+    "Stages of layers, each on GPUs of its own",
+    "Default: 1.",
     default=1,
     advanced=True,
 )
@@ -448,8 +434,8 @@ MAX_BATCHED_TOKENS: Final = Setting(
     "Tok&ens of a step",
     Count(1, MAX_COUNT, step=512),
     ("--max-batched-tokens",),
-    "Most tokens that vLLM computes in one step. Default: by the GPU.",
-    tip="Most tokens of one step; what vLLM measures before it starts follows it",
+    "Most tokens of one step; what vLLM measures before it starts follows it",
+    "Default: by the GPU.",
     default=2048,
     advanced=True,
 )
@@ -458,8 +444,7 @@ ENFORCE_EAGER: Final = Setting(
     "CUDA grap&hs",
     Switch(only_on="none"),
     ("--enforce-eager",),
-    "Capture no CUDA graphs.",
-    tip="Capture no CUDA graphs, which leaves some hundred MiB more for the cache",
+    "Capture no CUDA graphs, which leaves some hundred MiB more for the cache",
     default=False,
     advanced=True,
 )
@@ -468,31 +453,34 @@ KV_CACHE_MEMORY: Final = Setting(
     "",
     Bytes(),
     ("--kv-cache-memory",),
-    "Bytes of vLLM's KV cache on each GPU; the utilization then says nothing.",
+    "Bytes of vLLM's KV cache on each GPU; the utilization then says nothing",
 )
 BLOCK_SIZE: Final = Setting(
-    "block_size", "", Count(1, MAX_COUNT), ("--block-size",), "Tokens of a block of vLLM's cache."
+    "block_size", "", Count(1, MAX_COUNT), ("--block-size",), "Tokens of a block of vLLM's cache"
 )
 PREFIX_CACHING: Final = Setting(
     "prefix_caching",
     "",
     Switch(),
     ("--prefix-caching/--no-prefix-caching",),
-    "Keep the cache of prompts for others that begin alike. Default: on.",
+    "Keep the cache of prompts for others that begin alike",
+    "Default: on.",
 )
 ASYNC_SCHEDULING: Final = Setting(
     "async_scheduling",
     "",
     Switch(),
     ("--async-scheduling/--no-async-scheduling",),
-    "Prepare the next step while one runs. Default: on.",
+    "Prepare the next step while one runs",
+    "Default: on.",
 )
 HYBRID_CACHE: Final = Setting(
     "hybrid_cache",
     "",
     Switch(),
     ("--hybrid-kv-cache/--no-hybrid-kv-cache",),
-    "Keep windows apart from full attention. Default: on.",
+    "Keep windows apart from full attention",
+    "Default: on.",
 )
 
 KV_BITS: Final = Setting(
@@ -500,16 +488,15 @@ KV_BITS: Final = Setting(
     "KV &bits",
     Count(0, 1024, auto=0, choices=(2, 3, 4, 5, 6, 8)),
     ("--kv-bits",),
-    "Bits of mlx-lm's quantized cache: 2, 3, 4, 5, 6 or 8. Default: not quantized.",
-    tip="Bits of a quantized cache: 2, 3, 4, 5, 6 or 8; auto is not quantized",
+    "Bits of mlx-lm's quantized cache: 2, 3, 4, 5, 6 or 8. Auto is not quantized",
 )
 WIRED_LIMIT: Final = Setting(
     "wired_limit",
     "&Wired limit",
     Bytes(),
     ("--wired-limit",),
-    "Memory that a Mac's GPU may have (iogpu.wired_limit_mb). Default: by macOS.",
-    tip="Memory that the GPU may have, as iogpu.wired_limit_mb sets it: 24GiB",
+    "Memory that a Mac's GPU may have, as iogpu.wired_limit_mb sets it: 24GiB",
+    "Default: by macOS.",
     advanced=True,
 )
 KV_GROUP_SIZE: Final = Setting(
@@ -517,17 +504,19 @@ KV_GROUP_SIZE: Final = Setting(
     "",
     Count(1, MAX_COUNT),
     ("--kv-group-size",),
-    "Values of mlx-lm's quantized cache that share a scale. Default: 64.",
+    "Values of mlx-lm's quantized cache that share a scale",
+    "Default: 64.",
 )
 QUANTIZED_KV_START: Final = Setting(
     "quantized_kv_start",
     "",
     Tokens(),
     ("--quantized-kv-start",),
-    "Tokens from which mlx-lm quantizes the cache. Default: 5000.",
+    "Tokens from which mlx-lm quantizes the cache",
+    "Default: 5000.",
 )
 MAX_KV_SIZE: Final = Setting(
-    "max_kv_size", "", Count(1, MAX_COUNT), ("--max-kv-size",), "Most tokens of mlx-lm's cache."
+    "max_kv_size", "", Count(1, MAX_COUNT), ("--max-kv-size",), "Most tokens of mlx-lm's cache"
 )
 
 DTYPE: Final = Setting(
@@ -535,8 +524,7 @@ DTYPE: Final = Setting(
     "&Data type",
     OneOf(("auto", "float32", "bfloat16", "float16")),
     ("--dtype",),
-    "Type of weights and cache in transformers. Default: the model's own.",
-    tip="Type of weights and cache; auto is the model's own",
+    "Type of weights and cache in transformers. Auto is the model's own",
     default="auto",
     noun="data type",
 )
@@ -545,8 +533,7 @@ STATIC_CACHE: Final = Setting(
     "&Static cache",
     Switch(only_on="whole context at once"),
     ("--static-cache",),
-    "A cache that transformers allocates as a whole.",
-    tip="Allocate the cache of the whole context at once",
+    "Allocate the cache of the whole context at once",
     default=False,
     advanced=True,
 )
