@@ -184,6 +184,11 @@ class Folder:
         """Number of layers."""
         return self.number("num_hidden_layers", "n_layer", "num_layers", most=MAX_BLOCKS, least=1)
 
+    @property
+    def trained(self) -> int:
+        """Tokens that the config allows; 2^20 where it says nothing."""
+        return self.number("max_position_embeddings", default=1 << 20, least=1)
+
     @cached_property
     def quantization(self) -> Mapping[str, Any]:
         """The quantization_config; empty where there is none."""

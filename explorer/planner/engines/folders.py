@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
 
 from explorer.errors import PlanError
+from explorer.parallel import Check, never
 from explorer.planner.devices import CPU, Device
 from explorer.planner.folder import Folder
 from explorer.planner.hyperparameters import Hyperparameters
@@ -32,6 +33,7 @@ from explorer.planner.plan import (
     term,
 )
 from explorer.planner.request import PlanRequest
+from explorer.planner.searching import largest_held
 from explorer.text import integer_text
 
 TERM_NAMES: Final = MappingProxyType(
@@ -87,6 +89,25 @@ class FolderEngine(Engine):
         """Return what of a model's plan is not known."""
         folder = self.model_of(h)
         return "" if folder is None else self.unknown_of(folder)
+
+    def largest(self, request: PlanRequest, check: Check = never) -> int:
+        """Return the largest context that has room at the high end; 0 where none has."""
+        folder = self.model_of(request.h)
+        if folder is None:
+            return 0
+
+        def room(context: int) -> int | None:
+            check()
+            try:
+                return self.outcome(request.asking(context=context), folder).used[0].room
+            except PlanError:  # a quantized cache that fails from so many tokens on
+                return None
+
+        return largest_held(room, folder.trained)
+
+    def context_as_placed(self, plan: Plan, check: Check) -> int | None:
+        """Return the largest context that has room: all layers are in one place."""
+        return self.largest(plan.request, check) or None
 
     def plan(self, request: PlanRequest) -> Plan:
         """Return the plan."""

@@ -14,7 +14,6 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from explorer.errors import PlanError
-from explorer.parallel import Check
 from explorer.planner import settings as known
 from explorer.planner.devices import quoted
 from explorer.planner.engines.folders import (
@@ -35,12 +34,10 @@ from explorer.planner.plan import (
     Effective,
     Holding,
     Level,
-    Plan,
     Range,
     Verdict,
 )
 from explorer.planner.request import PlanRequest
-from explorer.planner.searching import largest_held
 from explorer.text import AtLeast, bytes_text, integer_text
 
 ARCHITECTURES: Final = frozenset((
@@ -115,19 +112,6 @@ class Transformers(FolderEngine):
         """Add up the weights in their type, the cache, and the range of a prompt."""
         return _Outcome(request, folder)
 
-    def context_as_placed(self, plan: Plan, check: Check) -> int | None:
-        """Return the largest context that fits at the high end."""
-        request, folder = plan.request, plan.request.h.folder
-        if folder is None:
-            return None
-        most = folder.number("max_position_embeddings", default=1 << 20, least=1)
-
-        def room(context: int) -> int | None:
-            check()
-            return _Outcome(request.asking(context=context), folder).used[0].room
-
-        return largest_held(room, most) or None
-
 
 def _is_usual(folder: Folder) -> bool:
     """Return whether a config has the keys of keys and values in each layer, and no others."""
@@ -167,8 +151,7 @@ class _Outcome(FolderDetails):
 
     @cached_property
     def context(self) -> int:
-        most = self.folder.number("max_position_embeddings", default=_DEFAULT, least=1)
-        return self.request.settings.context or min(_DEFAULT, most)
+        return self.request.settings.context or min(_DEFAULT, self.folder.trained)
 
     @property
     def dtype(self) -> str:

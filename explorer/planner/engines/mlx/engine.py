@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Any, Final
 
 from explorer.errors import PlanError
-from explorer.parallel import Check
 from explorer.planner import settings as known
 from explorer.planner.devices import GIB, Device
 from explorer.planner.engines.folders import (
@@ -48,7 +47,6 @@ from explorer.planner.plan import (
     Verdict,
 )
 from explorer.planner.request import PlanRequest
-from explorer.planner.searching import largest_held
 from explorer.text import bytes_text, integer_text
 
 _FEW: Final = 4096  # tokens of a plan where no context is good
@@ -110,7 +108,7 @@ class Mlx(FolderEngine):
 
     def outcome(self, request: PlanRequest, folder: Folder) -> Outcome:
         """Run the caches through a prompt, and compare with the Mac's working set."""
-        return _at(request, folder, request.settings.context or _largest(request) or _FEW)
+        return _at(request, folder, request.settings.context or self.largest(request) or _FEW)
 
     def command(self, plan: Plan) -> Sequence[str]:
         """Return the words of the server, or of `generate`, which alone has other caches."""
@@ -118,29 +116,8 @@ class Mlx(FolderEngine):
         other = asked.kv_bits is not None or asked.max_kv_size is not None
         return ("mlx_lm.generate", "--model") if other else self.serve
 
-    def context_as_placed(self, plan: Plan, check: Check) -> int | None:
-        """Return the largest context at which all is good."""
-        check()
-        return _largest(plan.request) or None
-
 
 MLX: Final = Mlx()
-
-
-def _largest(request: PlanRequest) -> int:
-    """Return the largest context at which all is good; 0 where none is."""
-    folder = request.h.folder
-    if folder is None:
-        return 0
-    most = folder.number("max_position_embeddings", default=1 << 20, least=1)
-
-    def room(context: int) -> int | None:
-        try:
-            return _at(request, folder, context).holdings[0].room
-        except PlanError:  # a quantized cache that fails from so many tokens on
-            return None
-
-    return largest_held(room, most)
 
 
 def _at(request: PlanRequest, folder: Folder, context: int) -> Outcome:

@@ -101,9 +101,8 @@ class OllamaMlx(FolderEngine):
         device = request.devices[0]
         own = request.settings.context or request.h.own_context
         own = own or env.integer(request.environment, env.CONTEXT_LENGTH)
-        most = folder.number("max_position_embeddings", default=1 << 20, least=1)
         tokens = own or env.default_context(request.devices)
-        context, caches = min(tokens, most), dict[LayerCache, int]()
+        context, caches = min(tokens, folder.trained), dict[LayerCache, int]()
         moments = Moments(AtLeast(0), AtLeast(0))
         if folder.model_type not in _UNKNOWN_CACHES:
             caches = _caches(folder)
