@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from itertools import accumulate
 
 import numpy as np
 import pytest
@@ -13,15 +12,8 @@ from hypothesis import strategies as st
 
 from explorer.errors import PlanError
 from explorer.planner import Device, Host, Hyperparameters, Settings, effective_settings, lay_out
-from explorer.planner.engines.ollama_013.layout import (
-    Layout,
-    Placement,
-    Rooms,
-    as_float32,
-    assign_layers,
-)
+from explorer.planner.engines.ollama_013.layout import Layout, as_float32
 from tests.helpers.stopwatch import in_time
-from tests.planner import naive_fitting
 from tests.planner.models import (
     GIB,
     MIB,
@@ -32,35 +24,6 @@ from tests.planner.models import (
 )
 
 ASKED = Settings(context=4096)
-
-
-@given(
-    layers=st.lists(st.integers(0, 1000) | st.just(0), min_size=1, max_size=12),
-    free=st.lists(st.integers(0, 4000), min_size=1, max_size=4),
-    data=st.data(),
-)
-def test_the_search_is_that_of_the_reference(
-    layers: list[int], free: list[int], data: st.DataObject
-) -> None:
-    free = sorted(free, reverse=data.draw(st.booleans()))
-    integrated = sorted(data.draw(st.lists(st.booleans(), min_size=len(free), max_size=len(free))))
-    last_used = data.draw(st.integers(0, len(free) - 1))
-    num_gpu = data.draw(st.integers(-1, len(layers) + 1))
-    require_full, spread = data.draw(st.booleans()), data.draw(st.booleans())
-    rooms = Rooms([np.float32(f) for f in free], integrated, last_used)
-    got = assign_layers(
-        [0, *accumulate(layers)], rooms, Placement(num_gpu, require_full, spread), trace=[]
-    )
-    expected = naive_fitting.assign(
-        layers,
-        free,
-        integrated,
-        last_used=last_used,
-        num_gpu=num_gpu,
-        require_full=require_full,
-        spread=spread,
-    )
-    assert sorted((gpu, list(range(start, stop))) for gpu, start, stop in got) == sorted(expected)
 
 
 @pytest.mark.parametrize("bits", range(20, 64))
