@@ -480,7 +480,8 @@ class LibraryView(QtWidgets.QWidget):
 
     def save_layout(self) -> None:
         """Remember widths and order of columns, and the splitter."""
-        self._settings.set_layout("library", self.tree.columns_state())
+        if not self.tree.is_narrow:
+            self._settings.set_layout("library", self.tree.header().saveState())
         self._settings.set_layout("downloads_splitter", self.splitter.saveState())
         if self.blobs.files:  # widths of an empty list would fit nothing
             self._settings.set_layout("downloads_blobs", self.blobs.table.columns_state())

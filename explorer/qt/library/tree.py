@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final
 
 from PySide6 import QtCore
-from PySide6.QtCore import QByteArray, QModelIndex, Qt, Signal
+from PySide6.QtCore import QModelIndex, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QAbstractItemView, QMenu, QStyleOptionViewItem, QTreeView, QWidget
 
@@ -76,7 +76,7 @@ class LibraryTree(QTreeView):
     def __init__(self, model: LibraryModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.library = model
-        self._is_narrow = False
+        self.is_narrow = False  # then some columns are hidden
         self._saved_view: tuple[list[Node], Node | None, Node | None, int, int] | None = None
         self.setHeader(PaddedHeader(self))
         model.modelAboutToBeReset.connect(self._remember)  # before Qt's view forgets its rows
@@ -120,15 +120,10 @@ class LibraryTree(QTreeView):
             self.setColumnHidden(column, LIBRARY.columns[column].extra)
         self.column_layout.fit()
 
-    def columns_state(self) -> QByteArray:
-        """Return widths and order of the columns, of those too that a narrow window hides."""
-        self._hide_columns(narrow=False)
-        return self.header().saveState()
-
     def _hide_columns(self, *, narrow: bool) -> None:
         """Hide what the details say too, where there is no room for it beside the answers."""
-        if narrow is not self._is_narrow:
-            self._is_narrow = narrow
+        if narrow is not self.is_narrow:
+            self.is_narrow = narrow
             for column in (LibraryColumn.ARCHITECTURE, LibraryColumn.USED):
                 self.column_layout.show_column(column, on=not narrow)
 

@@ -764,3 +764,13 @@ def test_a_narrow_list_comes_to_rest(make_panel: Callable[..., Panel], downloads
     panel.tree.header().sectionResized.connect(lambda *_: resized.append(1))
     panel.qtbot.wait(50)
     assert resized == []
+
+
+def test_a_narrow_list_keeps_the_answers_in_sight(panel: Panel) -> None:
+    own = (COLUMN.ARCHITECTURE, COLUMN.USED)
+    for width, hidden in ((1100, False), (840, True), (1100, False)):
+        panel.view.resize(width, 600)
+        panel.settle()
+        panel.view.save_layout()  # as every few seconds
+        assert [panel.tree.isColumnHidden(column) for column in own] == [hidden, hidden]
+        assert not panel.tree.isColumnHidden(COLUMN.FITS)
