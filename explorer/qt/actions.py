@@ -82,8 +82,6 @@ class Actions:
         tip = "Explain the figure that has the focus"
         self.explain = make("&Explain the current figure", "Ctrl+F1", tip)
         self.about = make("&About", "", "Version and licence")
-        tip = "Put every panel back to its default place"
-        self.reset_layout = make("&Reset layout", "", tip)
         self.change_machine = make(
             "Plan for another mac&hine…", "", "Choose GPUs and main memory of all plans"
         )
@@ -211,7 +209,6 @@ def fill_menu_bar(bar: QMenuBar, actions: Actions, recent: QMenu) -> None:
     add(menu.addMenu("&Appearance"), *actions.schemes.values(), above=view)
     sizes = (actions.larger, actions.smaller, actions.usual)
     add(menu.addMenu("Text si&ze"), *sizes, above=view)
-    add(menu, actions.reset_layout)
     menu = bar.addMenu("&Help")
     add(menu, actions.guide, actions.shortcuts)
     add(menu, actions.whats_this, actions.explain, actions.about)

@@ -361,7 +361,6 @@ class MainWindow(QtWidgets.QMainWindow):
         actions.go_to.triggered.connect(self.show_quick_open)
         actions.copy_path.triggered.connect(self._copy_path)
         actions.copy_download.triggered.connect(self._copy_download)
-        actions.reset_layout.triggered.connect(self._reset_layout)
         actions.change_machine.triggered.connect(self.panels.ask_machine)
         for button in (self.bottom.machine, self.shell.head.machine):
             button.clicked.connect(actions.change_machine.trigger)
@@ -638,11 +637,6 @@ class MainWindow(QtWidgets.QMainWindow):
         if geometry.isEmpty() or not self.restoreGeometry(geometry):
             take_first_size(self, self.screen().availableGeometry().size())
         self.shell.restore(self.settings.layout("shell"))
-
-    def _reset_layout(self) -> None:
-        self.settings.reset_layout()
-        self._restore_layout()
-        self.panels.memory.reset()
 
     # Qt
 

@@ -592,19 +592,6 @@ class PanelMemory:
         names = document.model.tensors.columns.names
         return names.index(name) if name and name in names else None
 
-    def reset(self) -> None:
-        """Reset columns and splitters to their default sizes."""
-        layout = self._settings.layout
-        library, metadata, weights = self._built()
-        if metadata is not None:
-            metadata.splitter.restoreState(layout("metadata_splitter"))
-        if weights is not None:
-            weights.restore(weights.choices, layout("weights_splitter"))
-        if library is not None:
-            library.reset_layout()
-        for table in self.tables.values():
-            table.fit_columns()
-
     def save_columns(self, name: str) -> None:
         table = self.tables[name]
         if table.table.content_count:  # widths of an empty list would fit nothing

@@ -300,9 +300,6 @@ class Settings:
         plain = bytes(state.data())
         self._set(f"layout/{name}", QByteArray(_checksum(plain) + plain))
 
-    def reset_layout(self) -> None:
-        self._remove("layout")
-
     def _set(self, key: str, value: object) -> None:
         if self._store.value(key) != value:
             self._store.setValue(key, value)

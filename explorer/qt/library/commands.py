@@ -570,7 +570,6 @@ class Commands(QObject):
         menu.addSeparator()
         if not in_blobs and self._own_folders():
             menu.addAction(self.remove)
-        menu.addAction(self.rescan)
         if not in_blobs:
             self._tree.add_sorting(menu)
         return menu

@@ -440,13 +440,6 @@ class LibraryView(QtWidgets.QWidget):
         self.blobs.restore(settings.layout("downloads_blobs"))
         self.splitter.restoreState(settings.layout("downloads_splitter"))
 
-    def reset_layout(self) -> None:
-        """Give columns and the splitter the sizes that they had at first."""
-        self.tree.reset_columns()
-        self.blobs.table.fit_columns()
-        room = self.splitter.width() if self.width() >= _WIDE else self.splitter.height()
-        self.splitter.setSizes([3 * room // 4, room // 4])
-
     def summary(self, entry_count: int, rows: Sequence[Row]) -> str:
         """Return the sum of the selected rows, or else of all, with what no model uses."""
         nodes = self.tree.selected_nodes()

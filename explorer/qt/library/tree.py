@@ -99,7 +99,9 @@ class LibraryTree(QTreeView):
         header.setSectionsMovable(True)
         self.setSortingEnabled(True)
         self.column_layout = ColumnLayout(self, header, self._widths, lambda: [LibraryColumn.NAME])
-        self.reset_columns()
+        for column in LibraryColumn:
+            self.setColumnHidden(column, LIBRARY.columns[column].extra)
+        self.column_layout.fit()
         self._sight_timer = QtCore.QTimer(self, singleShot=True, interval=_SIGHT_MS)
         self._sight_timer.timeout.connect(self._check_sight)
         self.expanded.connect(partial(self._follow_branch, expanded=True))
@@ -112,13 +114,6 @@ class LibraryTree(QTreeView):
         model.rowsRemoved.connect(self._check_sight_soon)
         self.selectionModel().selectionChanged.connect(self._report_selection)
         self.selectionModel().currentChanged.connect(self._report_current)
-
-    def reset_columns(self) -> None:
-        """Put every column into its place, as wide as what is usual in it."""
-        for column in LibraryColumn:
-            self.header().moveSection(self.header().visualIndex(column), column)
-            self.setColumnHidden(column, LIBRARY.columns[column].extra)
-        self.column_layout.fit()
 
     def _hide_columns(self, *, narrow: bool) -> None:
         """Hide what the details say too, where there is no room for it beside the answers."""

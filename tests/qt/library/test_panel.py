@@ -269,15 +269,15 @@ def test_the_menu_offers_what_applies(panel: Panel) -> None:
             "Copy path",
             "Copy “ollama run …”",
         ),
-        *("Copy the command that removes it", "Rescan", "Sort by"),
+        *("Copy the command that removes it", "Sort by"),
     ]
     panel.click(panel.find("Ollama", "Unused", "sha256"))
     assert texts() == [
         *("Open", "Show in file manager", "Copy name", "Copy path", "Copy digest"),
-        *("Copy the command that removes it", "Rescan", "Sort by"),
+        *("Copy the command that removes it", "Sort by"),
     ]
     panel.click(panel.find("Ollama"))
-    assert texts() == ["Show in file manager", "Copy name", "Copy path", "Rescan", "Sort by"]
+    assert texts() == ["Show in file manager", "Copy name", "Copy path", "Sort by"]
 
 
 def test_no_letter_of_the_menu_stands_for_two(panel: Panel) -> None:
@@ -499,16 +499,6 @@ def test_select_all_of_everything_is_the_sum_of_the_disk(panel: Panel, store: Ol
     panel.tree.selectionModel().select(panel.find("Ollama"), flags.Select | flags.Rows)
     every = sum(file.stat().st_size for file in store.blobs.iterdir())
     assert f"3 models selected: {bytes_text(every)} on disk" in panel.view.total.text()
-
-
-def test_the_layout_goes_back_to_what_it_was_at_first(panel: Panel) -> None:
-    header = panel.tree.header()
-    first = [header.sectionSize(column) for column in COLUMN][:-1]
-    header.moveSection(0, 3)
-    header.resizeSection(COLUMN.NAME, 77)
-    panel.view.reset_layout()
-    assert [header.visualIndex(column) for column in COLUMN] == list(COLUMN)
-    assert [header.sectionSize(column) for column in COLUMN][:-1] == first
 
 
 def test_the_list_of_blobs_is_exported(panel: Panel, tmp_path: Path) -> None:
