@@ -338,7 +338,7 @@ class Question(NamedTuple):
 
 
 QUESTIONS: Final = {
-    "context": Question("context", "Largest context", "Largest context with all layers on GPUs"),
+    "context": Question("context", "Largest context", "Largest context for one request"),
     "parallel": Question(
         "parallel", "Most requests at once", "Most requests with all layers on GPUs"
     ),

@@ -377,7 +377,7 @@ def test_a_question_is_answered_beside_the_plan(model: Path, capsys: Capture) ->
     more = run_json(capsys, model, "--context", most + 1, "--gpu", "600MiB")
     assert (fits["fully_offloaded"], more["fully_offloaded"]) == (True, False)
     text = run(capsys, model, *options, "--solve", "context")
-    assert f"Largest context with all layers on GPUs: {most:,}" in text
+    assert f"Largest context for one request: {most:,}" in text
 
 
 def test_where_the_plan_is_refused_the_answer_still_stands(model: Path, capsys: Capture) -> None:
