@@ -377,8 +377,6 @@ class OverviewView(QtWidgets.QScrollArea):
             if document.is_importance_matrix:
                 tensors = "Which columns &matter most"
             yield _button(tensors, partial(self.app.go, "survey"), page)
-            largest = "&Weights of the largest tensor"
-            yield _button(largest, partial(self.app.go, "weights"), page)
         places = {entry.key: place for place, entry in enumerate(document.model.metadata.entries)}
         for text, keys in (
             ("Chat &template", ("tokenizer.chat_template", "template", "chat_template")),

@@ -13,7 +13,7 @@ from typing import Final
 
 from PySide6 import QtWidgets
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QAccessible, QResizeEvent, QShowEvent
+from PySide6.QtGui import QAccessible, QPalette, QResizeEvent, QShowEvent
 
 from explorer.errors import ExplorerError
 from explorer.formats import Severity
@@ -130,6 +130,8 @@ class DetailPane(QtWidgets.QWidget):
 
     def _say(self, heading: str, facts: Sequence[Line] = ()) -> None:
         self.heading.setText(heading)
+        role = QPalette.ColorRole
+        self.heading.setForegroundRole(role.WindowText if facts else role.PlaceholderText)
         page = QtWidgets.QWidget(self)
         column(facts_form(facts, page), 1, of=page, margins=NOTE)
         self._scroll.setWidget(page)
