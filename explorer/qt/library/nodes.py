@@ -220,14 +220,14 @@ class Node:
     @property
     def _planned(self) -> list[Node]:
         """The members of a family, without projectors and the like beside models."""
-        whole = [n for n in self.every if n.fit is None or n.fit.level is not None or n.fit.damaged]
-        return whole or self.every
+        return list(filter(_is_planned, self.every)) or self.every
 
     def _shared_fit(self) -> ModelFit | None:
         """Return what a pill is coloured by; None for a family whose members have their own."""
         if self.row.kind is not RowKind.FAMILY:
             return self.fit
-        column, first = LibraryColumn.FITS, self._planned[0]
+        column = LibraryColumn.FITS  # asked at each paint: it may be large
+        first = next(filter(_is_planned, self.every), self.every[0])
         return first.fit if first.cells[column] == self.cells[column] else None
 
     def _how_many_fit(self) -> str:
@@ -338,6 +338,11 @@ class Node:
             return removal_of_entry(place.kind, place.root, row.entry)
         unused = row.kind in {RowKind.BLOB, RowKind.PARTIAL} and row.path is not None
         return removal_of_files([row.path]) if unused and row.path is not None else ""
+
+
+def _is_planned(node: Node) -> bool:
+    """Return whether a model has a plan, or may still get one, or is damaged."""
+    return node.fit is None or node.fit.level is not None or node.fit.damaged
 
 
 def _fit_parts(text: str, fit: ModelFit | None) -> CellParts:

@@ -764,3 +764,11 @@ def test_a_narrow_list_keeps_the_answers_in_sight(panel: Panel) -> None:
         panel.view.save_layout()  # as every few seconds
         assert [panel.tree.isColumnHidden(column) for column in own] == [hidden, hidden]
         assert not panel.tree.isColumnHidden(COLUMN.FITS)
+
+
+def test_bars_say_how_large_models_are_beside_the_largest(panel: Panel) -> None:
+    column, names = COLUMN.BYTES, (("alpha", "latest"), ("alpha", "small"), ("beta",))
+    cells = [panel.find("Ollama", *name).siblingAtColumn(column) for name in names]
+    sizes, bars = ([cell.data(role) for cell in cells] for role in (ItemRole.RAW, ItemRole.BAR))
+    assert bars == [size / max(sizes) for size in sizes]
+    assert panel.find("Ollama").siblingAtColumn(column).data(ItemRole.BAR) is None

@@ -52,6 +52,7 @@ def test_a_family_says_what_its_versions_share_or_how_many_fit() -> None:
         ((yes, no), CellParts("", "1 of 2 fit")),
         ((damaged, damaged), CellParts("Damaged", level=Level.NOT)),
         ((unknown, unknown), CellParts("", "No weights")),
+        ((yes, unknown), CellParts("Fits", level=Level.FITS)),  # a projector beside its model
         ((yes, None), None),  # until all are known
     ):
         family = Node(row, None)
