@@ -11,6 +11,9 @@ MACHINE: Final = "machine"
 FILES: Final = "files"
 """Stands for the list of files in the library."""
 
+ATTACHMENTS: Final = "attachments"
+"""Stands for the button of the planner that adds a projector and the like."""
+
 QUANTS: Final = "quants"
 """Stands for the list of a model's quants; without a model, for the library."""
 
@@ -41,7 +44,7 @@ QUESTIONS: Final = (
     Question("How fast is it, and why is it slow?", "planner", "speed slow fast tokens/s second"),
     Question(
         "Pictures, sound: add a projector, an adapter or a draft model",
-        "planner",
+        ATTACHMENTS,
         "projector mmproj vision images audio multimodal adapter lora draft speculative file",
     ),
     Question(

@@ -16,7 +16,7 @@ from PySide6.QtCore import QSize, Qt
 from explorer.crash_reports import CrashReports
 from explorer.errors import ExplorerError, ManyRequestsError, SeveralModelsError
 from explorer.formats.tensors import Extent
-from explorer.present.questions import FILES, MACHINE, QUANTS
+from explorer.present.questions import ATTACHMENTS, FILES, MACHINE, QUANTS
 from explorer.present.titles import FULL_TITLES
 from explorer.qt.actions import (
     OF_TENSORS,
@@ -562,6 +562,9 @@ class MainWindow(QtWidgets.QMainWindow):
                 self.panels.show_page("library")
                 library = self.panels.library.widget
                 library.lists.setCurrentWidget(library.blobs)
+            elif page == ATTACHMENTS:
+                self.panels.show_page("planner")
+                self.panels.planner.widget.show_attachments()
             elif page == QUANTS:
                 current = self.current
                 self.panels.show_page("library" if current is None else "overview")

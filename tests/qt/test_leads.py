@@ -324,6 +324,21 @@ def test_usual_questions_take_four_steps_at_most(
         qtbot.keyClick(dialog.edit, Qt.Key.Key_Return)
     assert panels.page == "error_layers"  # not the planner, which only says where the layer is
     wait_idle(qtbot, window)
+    window.resize(960, 540)
+    window.activateWindow()
+    qtbot.waitUntil(window.isActiveWindow)
+    qtbot.keyClick(window, Qt.Key.Key_K, control)  # add a projector: Ctrl+K, words, Enter, Enter
+    dialog = window.findChildren(QuickOpen)[-1]
+    qtbot.keyClicks(dialog.edit, "add a projector")
+    with qtbot.waitSignal(dialog.finished):
+        qtbot.keyClick(dialog.edit, Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: panels.page == "planner")
+    wait_idle(qtbot, window)
+    body = panels.planner.widget.body
+    assert body is not None
+    qtbot.waitUntil(lambda: not body.attachments.add_file.visibleRegion().isEmpty())
+    window.activateWindow()
+    qtbot.waitUntil(lambda: window.focusWidget() is body.attachments.add_file)
 
 
 def test_no_menu_has_a_key_twice(qtbot: QtBot, window: MainWindow) -> None:

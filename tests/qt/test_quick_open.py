@@ -16,7 +16,7 @@ from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
 from explorer.formats.tensors import natural_key
-from explorer.present.questions import FILES, MACHINE, QUANTS, QUESTIONS
+from explorer.present.questions import ATTACHMENTS, FILES, MACHINE, QUANTS, QUESTIONS
 from explorer.qt.document import Document
 from explorer.qt.jobs import Cancelled, JobRunner
 from explorer.qt.panels import GROUPS
@@ -90,8 +90,8 @@ class WaitingNames(list[str]):
         ("which quant", QUANTS),
         ("what is in this file", "overview"),
         ("free 50 GB", FILES),
-        ("add a projector", "planner"),
-        ("images", "planner"),
+        ("add a projector", ATTACHMENTS),
+        ("images", ATTACHMENTS),
         ("two quants", "compare"),
         ("difference between Q4 and Q8", "compare"),
         ("tokens per second", "planner"),
@@ -116,7 +116,7 @@ def test_commands_are_found_in_peoples_words() -> None:
 
 def test_every_question_leads_to_a_page() -> None:
     pages = {page for group in GROUPS.values() for page in group}
-    assert {one.page for one in QUESTIONS} <= {*pages, FILES, MACHINE, QUANTS}
+    assert {one.page for one in QUESTIONS} <= {*pages, ATTACHMENTS, FILES, MACHINE, QUANTS}
 
 
 def type_text(qtbot: QtBot, dialog: QuickOpen, text: str, count: int) -> None:

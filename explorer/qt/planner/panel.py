@@ -170,6 +170,17 @@ class PlannerView(QtWidgets.QWidget):
             part, self._part = self._part, None
             self.body.attachments.add_path(part)
 
+    def show_attachments(self) -> None:
+        """Bring what adds a projector and the like into sight, with the focus."""
+        if self.body is not None:
+            add = self.body.attachments.add_file
+            add.setFocus(Qt.FocusReason.OtherFocusReason)
+            area = add.parentWidget()
+            while area is not None:
+                if isinstance(area, QtWidgets.QScrollArea):
+                    area.ensureWidgetVisible(add)
+                area = area.parentWidget()
+
     def focus_search(self) -> None:
         """Focus the filter of the figures, if it is visible, else the field of the context."""
         if self.body is None:
