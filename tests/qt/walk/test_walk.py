@@ -87,7 +87,7 @@ def usual(make_window: Callable[..., MainWindow]) -> Callable[..., MainWindow]:
 def test_the_demo_model(
     qtbot: QtBot, usual: Callable[..., MainWindow], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Compared with nothing, a type and a model; with other units, numbers and colours.
+    """Compared with nothing, a type and a model; with other numbers and colours.
 
     No view connects, starts a program, or writes where models lie.
     """
@@ -111,10 +111,10 @@ def test_the_demo_model(
         panels.survey.widget.bar.button.click()
         settle(qtbot, window)
         assert len(walk(qtbot, window, _OF_ALL_PAGES)) > 30
-        window.open_paths([manifest])
-        qtbot.waitUntil(lambda: len(window.documents) == 2)
-        panels.references.choose(window.documents[0])
+        window.close()
         use_locale(QLocale("de_DE"))
+        window = usual(demo, manifest)
+        window.panels.references.choose(window.documents[1])
         apply_scheme(Scheme.DARK)
         settle(qtbot, window)
         walk(qtbot, window, _OTHERWISE)
