@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from PySide6 import QtGui, QtWidgets
-from PySide6.QtCore import QEvent, QSize, Qt, QUrl
+from PySide6.QtCore import QEvent, QRegularExpression, QSize, Qt, QUrl
 from PySide6.QtGui import QAction, QKeySequence
 
 from explorer.paths import resource
@@ -293,7 +293,6 @@ _MARGIN: Final = 18
 _CELL_PADDING: Final = 5
 _TABLE_MARGIN: Final = 6
 _LINE_SHARE: Final = 0.4
-_MAX_MARKS: Final = 500
 
 
 class GuideText(QtWidgets.QTextBrowser):
@@ -308,7 +307,7 @@ class GuideText(QtWidgets.QTextBrowser):
     ) -> None:
         super().__init__(parent)
         self._text_of = text_of
-        self._words: tuple[str, ...] = ()
+        self._words = ""  # a pattern of those that are searched
         self.setOpenLinks(False)
         self.setOpenExternalLinks(False)
         self.setAccessibleName("Text of the guide")
@@ -332,24 +331,22 @@ class GuideText(QtWidgets.QTextBrowser):
                 return
             block = block.next()
 
-    def mark(self, words: Iterable[str]) -> None:
-        """Mark words wherever they occur."""
-        self._words = tuple(words)
-        self._show_marks()
+    def search_for(self, words: Iterable[str]) -> None:
+        """Have `find_next` look for any of some words."""
+        self._words = "|".join(map(QRegularExpression.escape, words))
+        cursor = self.textCursor()
+        cursor.clearSelection()
+        self.setTextCursor(cursor)
 
-    def find_next(self, forward: bool = True) -> bool:
-        """Go to the next mark, from the last one to the first; return whether there is one."""
-        places = sorted((cursor.selectionStart(), cursor) for cursor in self._places())
-        if not places:
-            return False
-        here = self.textCursor().selectionStart()
-        if forward:
-            after = [cursor for start, cursor in places if start > here]
-            self._scroll_to(after[0] if after else places[0][1])
-        else:
-            before = [cursor for start, cursor in places if start < here]
-            self._scroll_to(before[-1] if before else places[-1][1])
-        return True
+    def find_next(self, forward: bool = True) -> None:
+        """Select the next place of a word, after the last one the first."""
+        flag, start = QtGui.QTextDocument.FindFlag, QtGui.QTextCursor.MoveOperation
+        option = QRegularExpression.PatternOption.CaseInsensitiveOption
+        words = QRegularExpression(self._words, option)
+        way = flag(0) if forward else flag.FindBackward
+        if self._words and not self.find(words, way):
+            self.moveCursor(start.Start if forward else start.End)
+            self.find(words, way)
 
     def _follow(self, link: QUrl) -> None:
         place = Place.of_link(link.toString(), self.place.page)
@@ -373,30 +370,6 @@ class GuideText(QtWidgets.QTextBrowser):
         self.document().setDocumentMargin(_MARGIN)
         for table in _text_tables(self.document().rootFrame()):
             table.setFormat(style)
-        self._show_marks()
-
-    def _places(self) -> Iterator[QtGui.QTextCursor]:
-        """Yield the places of the marked words."""
-        for word in self._words:
-            cursor, count = QtGui.QTextCursor(self.document()), 0
-            while count < _MAX_MARKS:
-                cursor = self.document().find(word, cursor)
-                if cursor.isNull():
-                    break
-                count += 1
-                yield QtGui.QTextCursor(cursor)
-
-    def _show_marks(self) -> None:
-        style = QtGui.QTextCharFormat()
-        style.setBackground(self.palette().color(QtGui.QPalette.ColorRole.Highlight))
-        style.setForeground(self.palette().color(QtGui.QPalette.ColorRole.HighlightedText))
-        style.setProperty(QtGui.QTextFormat.Property.FullWidthSelection, False)
-        marks = []
-        for cursor in self._places():
-            mark: Any = QtWidgets.QTextEdit.ExtraSelection()  # the stub knows no attributes
-            mark.cursor, mark.format = cursor, style
-            marks.append(mark)
-        self.setExtraSelections(marks)
 
     def _scroll_to(self, cursor: QtGui.QTextCursor) -> None:
         """Scroll a place to the top, and put the cursor there."""
@@ -541,7 +514,7 @@ class HelpWindow(QtWidgets.QDialog):
         for place, name in enumerate(self._pages):
             self.topics.setRowHidden(place, name not in found)
         self.search.status.setText(counted(len(found), "topic") if text.strip() else "")
-        self.text.mark(text.split())
+        self.text.search_for(text.split())
         if text.strip() and found and self.page not in found:
             self.open_page(next(name for name in self._pages if name in found))
         if text.strip():

@@ -296,19 +296,18 @@ def test_back_and_forward_by_keys(qtbot: QtBot, guide: HelpWindow) -> None:
     assert guide.page == "planner"
 
 
-def test_searching_filters_topics_and_marks_what_is_found(qtbot: QtBot, guide: HelpWindow) -> None:
+def test_searching_filters_topics_and_selects_a_word(qtbot: QtBot, guide: HelpWindow) -> None:
     qtbot.keyClick(guide, Qt.Key.Key_F, CONTROL)
     assert guide.search.edit.hasFocus()
     qtbot.keyClicks(guide.search.edit, "projector")
     assert shown_topics(guide) == ["words"]
     assert guide.page == "words"
-    found = {mark.cursor.selectedText().lower() for mark in guide.text.extraSelections()}
-    assert found == {"projector"}
+    assert guide.text.textCursor().selectedText().lower() == "projector"
     assert guide.text.textCursor().block().text().lower().startswith("projector")
     assert guide.search.status.text() == "1 topic"
     qtbot.keyClick(guide.search.edit, Qt.Key.Key_Escape)
     assert shown_topics(guide) == [*ORDER, KEYS_PAGE]
-    assert guide.text.extraSelections() == []
+    assert not guide.text.textCursor().hasSelection()
     assert guide.isVisible()  # Escape cleared the search, and only then closes
 
 
@@ -321,7 +320,7 @@ def test_a_search_without_any_page_leaves_the_text(qtbot: QtBot, guide: HelpWind
 def test_f3_goes_from_place_to_place_and_round(qtbot: QtBot, guide: HelpWindow) -> None:
     guide.open_page("planner")
     guide.search.edit.setText("memory")
-    count = len(guide.text.extraSelections())
+    count = guide.text.toPlainText().lower().count("memory")
     assert count > 2
     places = []
     for _ in range(count):
