@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -132,41 +131,6 @@ def telling_rows(model: Model) -> list[int]:
             left -= not has_result
             found.append(row)
     return found
-
-
-class SurveyCancelled(Exception):
-    """Raised by a survey that was cancelled. What was known by then is kept."""
-
-
-class SurveyControl:
-    """Cancels a survey, from any thread; the survey obeys at its next chunk."""
-
-    def __init__(self) -> None:
-        self._cancelled = threading.Event()
-        self._other_check: Check = never
-
-    def obey(self, check: Check) -> None:
-        """Let another check cancel the survey too.
-
-        Args:
-            check: Called as often as `self.check`; raises to cancel.
-        """
-        self._other_check = check
-
-    @property
-    def cancelled(self) -> bool:
-        """Whether the survey ends, or has ended, before its end."""
-        return self._cancelled.is_set()
-
-    def cancel(self) -> None:
-        """End the survey."""
-        self._cancelled.set()
-
-    def check(self) -> None:
-        """Raise `SurveyCancelled` if the survey was cancelled, or what the other check raises."""
-        self._other_check()
-        if self.cancelled:
-            raise SurveyCancelled
 
 
 @dataclass(frozen=True, slots=True)

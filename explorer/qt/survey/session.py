@@ -331,7 +331,6 @@ class SurveyWork:
     ) -> None:
         self.content = content
         self.comparisons = [one for one in comparisons if one.missing.any()]
-        self.control = surveys.SurveyControl()
         self._found: deque[Callable[[], None]] = deque()
         self._done, self._weights, self._nbytes = 0.0, weights, nbytes
 
@@ -341,7 +340,6 @@ class SurveyWork:
             self._found.popleft()()
 
     def run(self, job: Job) -> None:
-        self.control.obey(job.check)
         if self.content is not None:
             self._survey(job, self.content)
         self._compare(job)
@@ -354,9 +352,7 @@ class SurveyWork:
             self._report(job, done / 2)  # each weight is walked over twice
 
         with cached_statistics(model) as cached:
-            found = surveys.run_survey(
-                model, cached, workers, self.control.check, report, rows=rows
-            )
+            found = surveys.run_survey(model, cached, workers, job.check, report, rows=rows)
             self._found.extend(
                 partial(content.put, number, one) for number, one in zip(rows, found, strict=True)
             )
@@ -373,7 +369,7 @@ class SurveyWork:
                 for one in self.comparisons
             ]
             found = surveys.run_errors(
-                *(asked, all_cores(), self.control.check, partial(self._report, job)), pictures=True
+                *(asked, all_cores(), job.check, partial(self._report, job)), pictures=True
             )
             self._found.extend(partial(self.comparisons[place].put, row) for place, row in found)
 
@@ -595,7 +591,6 @@ class SurveySession(QObject):
         """Cancel the survey; what was found stays known."""
         if self._work is not None:
             self._surveying.cancel()
-            self._work.control.cancel()
             self._finish(self._work)
 
     def _grow(self, progress: SurveyProgress) -> None:

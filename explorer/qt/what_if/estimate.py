@@ -23,7 +23,6 @@ from explorer.analysis.recipes.fits import (
     recipe_tasks,
     types_by_recipes,
 )
-from explorer.analysis.surveys import SurveyControl
 from explorer.analysis.what_if import PRESENT, SizeAfter, TypeErrors, pareto_front
 from explorer.errors import ExplorerError
 from explorer.formats import Model, Tensor
@@ -311,7 +310,6 @@ class WhatIfWork:
     """Measures what an estimate does not know; made on the GUI thread, runs in a worker."""
 
     def __init__(self, estimate: WhatIfEstimate, cache: WhatIfCache) -> None:
-        self.control = SurveyControl()
         self._estimate = estimate
         self._request = estimate.request
         self._cache = cache
@@ -324,7 +322,6 @@ class WhatIfWork:
         Raises:
             ExplorerError: The only tensor cannot be read.
         """
-        self.control.obey(job.check)
         estimate, request, cache = self._estimate, self._request, self._cache
         # what is known is shown first: a type that takes minutes must not hide the others
         self._errors = estimate.known(cache)
@@ -343,7 +340,7 @@ class WhatIfWork:
             lambda task: cache.sets.find(request.key(task), PairErrors),
             lambda task, errors: cache.sets.put(request.key(task), errors),
             min(_MOST_WORKERS, all_cores()),
-            check=self.control.check,
+            check=job.check,
             progress=publish,
         )
         for name, tasks in estimate.tasks.items():

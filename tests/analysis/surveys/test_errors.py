@@ -21,13 +21,7 @@ from explorer.analysis.errors.compare import Comparison, lists_of_all, unread
 from explorer.analysis.errors.pairs import MatchedPair, PairErrors, RoundedPair, WeightsPair
 from explorer.analysis.matching.pairing import match_models
 from explorer.analysis.survey_cache import CachedErrors, SurveyCache
-from explorer.analysis.surveys import (
-    PairRow,
-    PairsToMeasure,
-    SurveyCancelled,
-    SurveyControl,
-    run_errors,
-)
+from explorer.analysis.surveys import PairRow, PairsToMeasure, run_errors
 from explorer.formats import Model, open_model
 from explorer.private_folder import PrivateFolder
 from explorer.quantization import dequantize, quantize
@@ -145,29 +139,23 @@ def test_a_stopped_survey_goes_on(
     cache: SurveyCache,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    control = SurveyControl()
+    stopped: list[None] = []
+
+    def check() -> None:
+        if stopped:
+            raise InterruptedError
+
     with cache.open_errors(models[1], models[0], pairs) as kept:
-        walk = run(pairs, kept, check=control.check)
+        walk = run(pairs, kept, check=check)
         next(walk)
-        control.cancel()
-        with pytest.raises(SurveyCancelled):
+        stopped.append(None)
+        with pytest.raises(InterruptedError):
             next(walk)
     assert [row.number for row in rows(models, pairs, cache, numbers=[2])] == [2]
     nothing_is_read(monkeypatch)
     assert [row.number for row in rows(models, pairs, cache, numbers=[0, 2])] == [0, 2]
     with pytest.raises(AssertionError):
         rows(models, pairs, cache)
-
-
-def test_another_check_may_end_a_survey() -> None:
-    control = SurveyControl()
-
-    def check() -> None:
-        raise InterruptedError
-
-    control.obey(check)
-    with pytest.raises(InterruptedError):
-        control.check()
 
 
 def test_a_pair_that_cannot_be_read_does_not_end_the_others(
