@@ -14,13 +14,8 @@ from math import isnan
 from typing import Final
 
 from explorer.analysis.errors.metrics import ErrorMetrics, RunningErrors, WeightedErrors
-from explorer.analysis.errors.pairs import (
-    MatchedPair,
-    PairErrors,
-    RoundedPair,
-    WeightsPair,
-    measure_pair,
-)
+from explorer.analysis.errors.pairs import MatchedPair, PairErrors, RoundedPair, WeightsPair
+from explorer.analysis.errors.pictures import measure_pairs
 from explorer.analysis.matching.pairing import Match, Matching
 from explorer.analysis.matching.views import TensorView
 from explorer.analysis.recipes.rules import CURRENT
@@ -170,7 +165,8 @@ def measure_set(  # noqa: PLR0913 - all but the first two have a default
     pair = pair_of(tensor_set, type_name, importance)
     # squares by column of all types would take as much room as some models
     by_column = type_name == PRESENT or not uses_importance(type_name)
-    found = measure_pair(pair, workers, check, progress, importance=importance, by_column=by_column)
+    more = workers, check, progress
+    (found,) = measure_pairs([pair], [importance], *more, by_column=by_column)
     if not by_column:
         found.sums.columns = None
     if type_name == PRESENT and tensor_set.present is None:

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import chain
 from math import isnan
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import click
 
@@ -127,23 +127,19 @@ def compare_command(  # noqa: PLR0913 - one for each argument and option
       gguf-explorer compare ~/models/gemma --original model-bf16.gguf --csv errors.csv
       gguf-explorer compare a.gguf b.gguf --json | jq '.tensors | max_by(.relative_rmse)'
     """
+    files = output.TableFiles(csv_path, parquet_path)
     if candidate is None:
         if original is None or names:
             raise click.UsageError("name two models, or a folder and --original, without --tensor")
-        files = output.TableFiles(csv_path, parquet_path)
         how = {"fetch": fetch, "as_json": as_json}
         return compare_folder(reference, original, matrix_path, files, workers, **how)
+    given = tuple(one for one in (reference, candidate, original) if one is not None)
+    asked = _Asked(given, list(_paths(given, root)), names, matrix_path, files, workers, fetch)
     if original is not None:
-        given = reference, candidate, original
-        paths = list(_paths(given, root))
-        files = output.TableFiles(csv_path, parquet_path)
-        return _compare_both(given, paths, names, matrix_path, files, workers, fetch, as_json)
-    paths = list(_paths((reference, candidate), root))
+        return _compare_both(asked, as_json=as_json)
     described = compared_table(weighted=matrix_path is not None)
-    files = output.TableFiles(csv_path, parquet_path)
     with ExitStack() as stack:
-        asked = names, matrix_path, files, workers, fetch
-        one, (two,), (matching,), (comparison,) = _opened(stack, paths, *asked)
+        one, (two,), (matching,), (comparison,) = _opened(stack, asked, asked.paths)
         shown = as_json or not output.on_terminal()
         with output.Progress(comparison.parameters, shown=shown) as line:
             rows = comparison.rows(workers, progress=line.counter("weights"))
@@ -179,17 +175,24 @@ def _told(rows: Iterable[PairRow]) -> int:
     return 0 if damage is None else 1
 
 
-def _opened(  # noqa: PLR0913, PLR0917 - the options of the command
-    stack: ExitStack,
-    paths: Sequence[Path],
-    names: tuple[str, ...],
-    matrix_path: str | None,
-    files: output.TableFiles,
-    workers: int,
-    fetch: bool,
+class _Asked(NamedTuple):
+    """What `compare` compares, and how: A and B with their original last, or the two alone."""
+
+    given: tuple[str, ...]
+    paths: Sequence[Path]
+    names: tuple[str, ...]
+    matrix_path: str | None
+    files: output.TableFiles
+    workers: int
+    fetch: bool
+
+
+def _opened(
+    stack: ExitStack, asked: _Asked, paths: Sequence[Path]
 ) -> tuple[Model, list[Model], list[Matching], list[Comparison]]:
     """Open a model and those that are compared with it; say how much is to be read."""
     reference, *candidates = (stack.enter_context(open_model(path)) for path in paths)
+    _, _, names, matrix_path, files, workers, fetch = asked
     files.check()
     options.agree_to_fetch((reference, *candidates), fetch or bool(names))
     matrix = None
@@ -205,21 +208,11 @@ def _opened(  # noqa: PLR0913, PLR0917 - the options of the command
     return reference, candidates, matchings, comparisons
 
 
-def _compare_both(  # noqa: PLR0913, PLR0917 - the options of the command
-    given: tuple[str, str, str],
-    paths: Sequence[Path],
-    names: tuple[str, ...],
-    matrix_path: str | None,
-    files: output.TableFiles,
-    workers: int,
-    fetch: bool,
-    as_json: bool,
-) -> int:
-    """Compare two models with their original; paths are those of A, B and the original."""
+def _compare_both(asked: _Asked, *, as_json: bool) -> int:
+    """Compare two models with their original."""
+    given, paths, names, matrix_path, files, workers, _ = asked
     with ExitStack() as stack:
-        asked = names, matrix_path, files, workers, fetch
-        paths = (paths[-1], *paths[:-1])
-        _, both, matchings, comparisons = _opened(stack, paths, *asked)
+        _, both, matchings, comparisons = _opened(stack, asked, (paths[-1], *paths[:-1]))
         total = sum(comparison.parameters for comparison in comparisons)
         with output.Progress(total) as line:
             found = lists_of_all(comparisons, workers, progress=line.counter("weights"))

@@ -145,7 +145,7 @@ def rounding_notes(type_names: Iterable[str]) -> list[str]:
 
 
 def document_of_both(
-    paths: tuple[str, str, str],
+    paths: Sequence[str],
     rows: Sequence[SidesRow],
     matchings: Sequence[Matching],
     totals: Sequence[TotalErrors],

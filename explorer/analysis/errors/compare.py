@@ -9,7 +9,8 @@ from math import nan
 
 from explorer.analysis.blocks import BlockStatistics, level_error, saturated_codes
 from explorer.analysis.errors.metrics import ErrorMetrics, RunningErrors, WeightedErrors
-from explorer.analysis.errors.pairs import MatchedPair, WeightsPair, measure_pair
+from explorer.analysis.errors.pairs import MatchedPair, WeightsPair
+from explorer.analysis.errors.pictures import measure_pairs
 from explorer.analysis.importance import weighing
 from explorer.analysis.matching.pairing import Match
 from explorer.analysis.matching.views import Weights, view_of
@@ -69,7 +70,8 @@ def compare_tensors(
         SourceError: A file changed since it was opened.
     """
     pair = MatchedPair(Match(view_of(reference), view_of(candidate)))
-    errors = measure_pair(pair, workers, cancel or never, progress)
+    more = workers, cancel or never, progress
+    (errors,) = measure_pairs([pair], [None], *more, by_column=False)
     return TensorErrors(
         **asdict(errors.metrics),
         reference_name=pair.reference_name,

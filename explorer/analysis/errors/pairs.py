@@ -429,26 +429,6 @@ def importance_digest(importance: Values | None) -> str:
     return blake2b(np.ascontiguousarray(importance, "<f4").data, digest_size=16).hexdigest()
 
 
-def measure_pair(  # noqa: PLR0913 - all but the pair have a default
-    pair: WeightsPair,
-    workers: int = 1,
-    check: Check = never,
-    progress: Callable[[int], object] | None = None,
-    *,
-    importance: Values | None = None,
-    by_column: bool = False,
-) -> PairErrors:
-    """Return the errors of all weights, which are read once; arguments and errors of `walk_whole`.
-
-    Args:
-        importance: What errors are weighted by, too: float32 [1 or matrices, columns].
-        by_column: Whether to sum up squares by column, if that takes little room.
-    """
-    by_column = importance is not None or (by_column and has_few_columns(pair))
-    (errors,) = walk_whole([pair], workers, check, progress, by_column=by_column)
-    return errors_of(pair, errors, importance, workers, check)
-
-
 def walk_whole(  # noqa: PLR0913 - all but the pairs have a default
     pairs: Sequence[WeightsPair],
     workers: int = 1,

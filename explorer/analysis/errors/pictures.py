@@ -329,16 +329,19 @@ def measure_pairs(  # noqa: PLR0913 - all but the first two have a default
     check: Check = never,
     progress: Callable[[int], object] | None = None,
     *,
+    by_column: bool = True,
     pictures: bool = False,
 ) -> list[PairErrors]:
     """Return the errors of pairs of one reference, read once; arguments and errors of `walk_whole`.
 
     Args:
         importance: As of `picture_errors`, for each pair.
+        by_column: Whether to sum up squares by column, if that takes little room.
         pictures: Whether their pictures come with them: two to three times the work.
     """
     counts = [AllCounts() for _ in pairs if pictures]
-    by_column = has_few_columns(pairs[0]) or any(one is not None for one in importance)
+    by_column = by_column and has_few_columns(pairs[0])
+    by_column |= any(one is not None for one in importance)
     walked = walk_whole(pairs, workers, check, progress, counts=counts, by_column=by_column)
     found = [
         errors_of(pair, errors, own, workers, check)

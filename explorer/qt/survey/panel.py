@@ -250,7 +250,7 @@ class HotSpotsPage(ListPanel):
         self._spots.update(known, self.chosen)
         self.model.renew(self._spots.table(), self.model.items)
         last = self.model.columnCount() - 1  # where the reasons are
-        self.table.setColumnHidden(last, not bool(self._session.with_reason().any()))
+        self.table.setColumnHidden(last, not self._session.has_reasons)
         fits = self.chosen.name, self._spots.known_count()
         if self._session.state is not SurveyState.RUNNING and fits != self._fitted:
             self._fitted = fits

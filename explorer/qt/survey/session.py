@@ -458,12 +458,6 @@ class SurveySession(QObject):
         return None if self.document is None else self._compared.get(self.document)
 
     @property
-    def other(self) -> SurveyContent | None:
-        """The tensors of B, None without one, or not yet."""
-        other = self._subject[2]
-        return None if other is None else self._contents.get(other)
-
-    @property
     def other_comparison(self) -> ComparisonContent | None:
         """Their errors against the original; None without both, or not yet."""
         other = self._subject[2]
@@ -530,16 +524,15 @@ class SurveySession(QObject):
             or "Quantizers leave tensors of one dimension as they are."
         )
 
-    def with_reason(self) -> NDArray[np.bool_]:
-        """Return which tensors have such a reason, bool [n]."""
-        if self.content is None:
-            return np.zeros(0, np.bool_)
-        found = np.zeros(len(self.content.document.arrays), np.bool_)
-        found[list(self.content.statistics.problems)] = True
-        if self.comparison is not None:
-            found |= ~self.comparison.comparable
-            found[list(self.comparison.errors.problems)] = True
-        return found
+    @property
+    def has_reasons(self) -> bool:
+        """Whether some tensor has such a reason."""
+        content, comparison = self.content, self.comparison
+        known = content is not None and bool(content.statistics.problems)
+        some = comparison is not None and not (
+            comparison.comparable.all() and not comparison.errors.problems
+        )
+        return known or (content is not None and some)
 
     def show_document(self, document: Document | None) -> None:
         """Take another model; a survey of the one before is cancelled."""
@@ -625,7 +618,7 @@ class SurveySession(QObject):
     def _reads(self, document: Document, chosen: Reference) -> bool:
         """Begin to read what is kept of a model, if there is more that is known of it."""
         matrix = self.references.matrix
-        if document not in self._contents:
+        if document is self.document and document not in self._contents:
             self._read(lambda job: read_content(document, job))
             return True
         matched = self.references.matched_with(document, chosen)

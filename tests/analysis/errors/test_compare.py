@@ -9,8 +9,8 @@ import pytest
 
 from explorer.analysis import TensorErrors, code_shares, compare_tensors
 from explorer.analysis.errors.compare import Comparison, total_of, unread
-from explorer.analysis.errors.pairs import MatchedPair, measure_pair
-from explorer.analysis.errors.pictures import picture_errors
+from explorer.analysis.errors.pairs import MatchedPair
+from explorer.analysis.errors.pictures import measure_pairs, picture_errors
 from explorer.analysis.matching.pairing import Match
 from explorer.analysis.matching.views import TensorView
 from explorer.errors import ExplorerError, FormatError
@@ -157,7 +157,7 @@ def test_a_row_of_very_many_weights_is_not_summed_by_column() -> None:
     for columns, summed in ((1 << 16, True), (1 << 17, False)):
         view = TensorView.of(float_tensor(np.ones(columns, np.float32)))
         pair = MatchedPair(Match(view, view))
-        assert (measure_pair(pair, by_column=True).sums.columns is not None) == summed
+        assert (measure_pairs([pair], [None])[0].sums.columns is not None) == summed
         *_, picture = picture_errors(pair)
         assert picture.errors is not None
         assert (picture.errors.sums.columns is not None) == summed
