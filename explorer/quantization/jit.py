@@ -7,7 +7,8 @@ How to write a kernel that becomes vector instructions: give the innermost loop 
 that is a multiple of 8, and let it count from 0 (a sum that may be negative is tested at each
 index); let it read and write consecutive elements; turn a code into a float by ``f32(i32(code))``,
 for Numba widens integers to 64 bits, and half as many of those fit into a register; add a high bit
-to a code by a test (``if byte & bit: code += 16``), which is one masked instruction.
+to a code by a test (``if byte & bit: code += 16``), which is one masked instruction; write
+``n = i32(n + i32(test))``, not ``n += i32(test)``, which Numba adds in 64 bits.
 """
 
 from __future__ import annotations
@@ -284,6 +285,15 @@ u32_at = _little_endian(32)
 
 u64_at = _little_endian(64)
 """u64_at(blocks, b, offset): the little-endian uint64 at a byte offset of block `b`."""
+
+
+@inlined
+def count_up(few: Any, many: Any, place: Any) -> None:
+    """Count one more at a place: in `few`, uint16, which stays in the cache; rarely in `many`."""
+    more = u16(few[place] + u16(1))
+    few[place] = more
+    if more == 0:
+        many[place] += 1 << 16
 
 
 @inlined

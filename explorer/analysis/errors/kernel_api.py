@@ -32,7 +32,8 @@ class Work(NamedTuple):
     """Arrays that the kernel works in: made here, since making them there takes long to compile.
 
     Attributes:
-        keys: int64 [KEYS]: number of |e|, rounded to float32, by their upper bits.
+        few: uint16 [KEYS]: number of |e|, rounded to float32, by their upper bits.
+        many: int64 [KEYS]: what the former have no room for.
         lanes: float64 [SUMS + 1, LANES].
         part: float64 [SUMS].
         clean_r: float32 [PIECE].
@@ -40,17 +41,24 @@ class Work(NamedTuple):
         codes: uint32 [PIECE].
     """
 
-    keys: NDArray[np.int64]
+    few: NDArray[np.uint16]
+    many: NDArray[np.int64]
     lanes: NDArray[np.float64]
     part: NDArray[np.float64]
     clean_r: NDArray[np.float32]
     clean_c: NDArray[np.float32]
     codes: NDArray[np.uint32]
 
+    @property
+    def keys(self) -> NDArray[np.int64]:
+        """Number of |e| by key, int64 [KEYS]."""
+        return self.many + self.few
+
 
 def new_work() -> Work:
     """Return arrays for one thread, with no |e| counted."""
     return Work(
+        np.zeros(KEYS, np.uint16),
         np.zeros(KEYS, np.int64),
         np.empty((SUMS + 1, LANES)),
         np.empty(SUMS),

@@ -19,15 +19,18 @@ import numpy as np
 from explorer.analysis.errors import kernel_api as at
 from explorer.quantization.jit import (
     bits_of_float32,
+    count_up,
     f32,
     float32_of_bits,
     i32,
     kernel,
     routine,
+    u8,
     u32,
 )
 
 _TREE: Final = 4 * at.LANES
+_RUN: Final = 128  # codes that a byte can count
 
 
 @kernel
@@ -39,7 +42,7 @@ def measure_errors(reference: Any, candidate: Any, counts: Any, sums: Any, work:
         candidate: float32 [n].
         counts: int64 [COUNTS], zeros at first.
         sums: float64 [3, SUMS], zeros at first.
-        work: `kernel_api.Work`; its `keys` are added to.
+        work: `kernel_api.Work`; its counts of |e| are added to.
     """
     for start in range(0, reference.size, at.PIECE):
         r = reference[start : start + at.PIECE]
@@ -54,7 +57,7 @@ def measure_errors(reference: Any, candidate: Any, counts: Any, sums: Any, work:
         for k in range(at.SUMS):
             add_exactly(sums, k, work.part[k])
         _count_signs(r, c, counts)
-        _count_keys(r, c, work.codes, work.keys)
+        _count_keys(r, c, work.codes, work.few, work.many)
 
 
 @routine
@@ -161,27 +164,25 @@ def _keep_finite(r: Any, c: Any, clean_r: Any, clean_c: Any, counts: Any) -> Any
 
 @routine
 def _count_signs(r: Any, c: Any, counts: Any) -> None:
-    equal = numba.int32(0)
-    flips = numba.int32(0)
-    zeroed = numba.int32(0)
+    equal, flips, zeroed = i32(0), i32(0), i32(0)
     for i in range(r.size):
         x, y = r[i], c[i]
-        equal += numba.int32(x == y)
-        flips += numba.int32(((x < f32(0)) & (y > f32(0))) | ((x > f32(0)) & (y < f32(0))))
-        zeroed += numba.int32((y == f32(0)) & (x != f32(0)))
+        equal = i32(equal + i32(x == y))
+        flips = i32(flips + i32(((x < f32(0)) & (y > f32(0))) | ((x > f32(0)) & (y < f32(0)))))
+        zeroed = i32(zeroed + i32((y == f32(0)) & (x != f32(0))))
     counts[at.EQUAL] += equal
     counts[at.SIGN_FLIPS] += flips
     counts[at.ZEROED] += zeroed
 
 
 @routine
-def _count_keys(r: Any, c: Any, codes: Any, keys: Any) -> None:
+def _count_keys(r: Any, c: Any, codes: Any, few: Any, many: Any) -> None:
     # Not in one loop: the first is vectorized. A float32 difference of float32 numbers is the
     # rounded one of float64; where it overflows, infinity has a key as well.
     for i in range(r.size):
         codes[i] = bits_of_float32(abs(c[i] - r[i])) >> u32(31 - at.KEY_BITS)
     for i in range(r.size):
-        keys[codes[i]] += 1
+        count_up(few, many, codes[i])
 
 
 @kernel
@@ -189,15 +190,20 @@ def count_some_codes(codes: Any, wanted: Any, counts: Any) -> None:
     """Count how often some codes are used.
 
     Args:
-        codes: uint8 [n], n below 2^31.
+        codes: uint8 [n].
         wanted: uint8 [m].
         counts: int64 [m], to be added to.
     """
+    whole = codes.size // _RUN * _RUN
     for k in range(wanted.size):
-        code = wanted[k]
-        total = numba.int32(0)
-        for i in range(codes.size):
-            total += numba.int32(codes[i] == code)
+        code, total = wanted[k], 0
+        for start in range(0, whole, _RUN):
+            run = u8(0)
+            for i in range(_RUN):
+                run = u8(run + u8(codes[numba.uintp(start + i)] == code))
+            total += run
+        for i in range(whole, codes.size):
+            total += codes[i] == code
         counts[k] += total
 
 
