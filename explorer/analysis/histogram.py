@@ -15,7 +15,6 @@ float64, as if numpy had got the same weights as float64; where even that fails 
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,7 +27,8 @@ from explorer.analysis import kernel_api
 from explorer.analysis.kernel_api import PIECE
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights import Coded, Span, Values, spans_of
-from explorer.parallel import Check, map_in_order, never
+from explorer.parallel import Check, PerThread, map_in_order, never
+from explorer.quantization.registry import Blocks, decoder, read_only
 
 FINE_BINS: Final = 1 << 16
 """Least number of parts that a range is divided into."""
@@ -162,8 +162,12 @@ class RunningCounts:
 
     def __init__(self, binnings: Sequence[Binning]) -> None:
         self._binnings = binnings
-        self._own = threading.local()
         self._all: list[list[Counters]] = []
+        self._threads = PerThread(self._counters)
+
+    def _counters(self) -> list[Counters]:
+        self._all.append([binning.counters() for binning in self._binnings])
+        return self._all[-1]
 
     def add(self, streams: Sequence[Values]) -> None:
         """Count weights, a run of float32 for each binning."""
@@ -171,11 +175,9 @@ class RunningCounts:
 
     def add_coded(self, streams: Sequence[Coded]) -> None:
         """Count weights, a run for each binning."""
-        own: list[Counters] | None = getattr(self._own, "counters", None)
-        if own is None:
-            own = self._own.counters = [binning.counters() for binning in self._binnings]
-            self._all.append(own)
-        for binning, coded, counters in zip(self._binnings, streams, own, strict=True):
+        for binning, coded, counters in zip(
+            self._binnings, streams, self._threads.own, strict=True
+        ):
             binning.count(coded, counters)
 
     @property
@@ -187,6 +189,58 @@ class RunningCounts:
                 np.add(sum_of_all, total, out=sum_of_all)
                 np.add(sum_of_all, counts, out=sum_of_all)
         return found
+
+
+class RunningHalves:
+    """Weights of 16 bits so far, counted by these; any number of threads may add at once.
+
+    All figures follow from how many there are of each of the 65,536 numbers.
+    """
+
+    def __init__(self, tensor: Tensor) -> None:
+        bits = np.arange(kernel_api.KEYS, dtype="<u2").view(np.uint8).reshape(-1, 2)
+        values = np.empty((kernel_api.KEYS, 1), np.float32)
+        decoder(tensor.type.name)(bits, values)
+        self._values = values.reshape(-1)
+        self._all: list[Counters] = []
+        self._threads = PerThread(self._counters)
+
+    def _counters(self) -> Counters:
+        self._all.append(
+            (np.zeros(kernel_api.KEYS, np.uint16), np.zeros(kernel_api.KEYS, np.int64))
+        )
+        return self._all[-1]
+
+    @staticmethod
+    def suit(tensor: Tensor) -> bool:
+        """Return whether a tensor's weights are 16 bits each."""
+        kind = tensor.type
+        return tensor.companions is None and (kind.block_weights, kind.block_bytes) == (1, 2)
+
+    def add(self, blocks: Blocks) -> None:
+        """Count weights, uint8 [n, 2]."""
+        kernel_api.kernels().count_halves(read_only(blocks), *self._threads.own)
+
+    @property
+    def found(self) -> tuple[Values, NDArray[np.int64]]:
+        """The different weights, float32 [n], and how many there are of each, int64 [n]."""
+        numbers = np.zeros(kernel_api.KEYS, np.int64)
+        for few, many in list(self._all):
+            np.add(numbers, many, out=numbers)
+            np.add(numbers, few, out=numbers)
+        used = np.flatnonzero(numbers)
+        return self._values[used], numbers[used]
+
+    def counts(self, binning: Binning) -> NDArray[np.int64]:
+        """Return the weights by part of a binning, int64 [bins * parts]."""
+        values, numbers = self.found
+        few, many = binning.counters()
+        for bit in reversed(range(int(numbers.max(initial=0)).bit_length())):
+            few[:] = 0
+            many += many
+            binning.count(Coded.of_values(values[numbers >> bit & 1 > 0]), (few, many))
+            many += few
+        return many
 
 
 def _check_bins(bins: int) -> None:
@@ -249,16 +303,16 @@ class RunningKeys:
     """Weights so far, counted by key; any number of threads may add to it at once."""
 
     def __init__(self) -> None:
-        self._own = threading.local()
         self._all: list[NDArray[np.int64]] = []
+        self._threads = PerThread(self._counts)
+
+    def _counts(self) -> NDArray[np.int64]:
+        self._all.append(np.zeros(kernel_api.KEYS, np.int64))
+        return self._all[-1]
 
     def add(self, coded: Coded) -> None:
         """Count weights."""
-        own: NDArray[np.int64] | None = getattr(self._own, "counts", None)
-        if own is None:
-            own = self._own.counts = np.zeros(kernel_api.KEYS, np.int64)
-            self._all.append(own)
-        kernel_api.kernels().count_keys(coded, np.empty(PIECE, np.float32), own)
+        kernel_api.kernels().count_keys(coded, np.empty(PIECE, np.float32), self._threads.own)
 
     def histogram(self, low: float, high: float, bins: int, *, whole: bool) -> Histogram:
         """Return a histogram from `low` to `high` whose counts are approximate.

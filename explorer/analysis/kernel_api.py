@@ -22,7 +22,7 @@ LANES: Final = 64
 """Partial sums side by side."""
 
 KEYS: Final = 1 << 16
-"""Counters of `count_keys`: one for each upper half of a float32's bits."""
+"""Counters of `count_halves`, and of `count_keys`: one for each upper half of a float32's bits."""
 
 
 @cache

@@ -41,6 +41,7 @@ from explorer.quantization.jit import (
     i32,
     kernel,
     routine,
+    u16_at,
     u32,
 )
 
@@ -198,6 +199,19 @@ def count_keys(coded: Any, piece: Any, counts: Any) -> None:
         decode_piece(coded, start, size, piece)
         for i in range(size):
             counts[bits_of_float32(piece[i]) >> u32(16)] += 1
+
+
+@kernel
+def count_halves(blocks: Any, few: Any, many: Any) -> None:
+    """Count numbers of 16 bits by these bits.
+
+    Args:
+        blocks: uint8 [n, 2], little-endian.
+        few: uint16 [KEYS]; see `jit.count_up`.
+        many: int64 [KEYS].
+    """
+    for b in range(blocks.shape[0]):
+        count_up(few, many, u16_at(blocks, b, 0))
 
 
 @kernel

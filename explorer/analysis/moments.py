@@ -100,14 +100,28 @@ class RunningMoments:
                 self._measure(Coded.of_values(clean[:kept]))
                 done = stop
 
+    def add_counted(self, values: Values, numbers: NDArray[np.int64]) -> None:
+        """Add weights, float32 [n], of which there are so many each, int64 [n]."""
+        is_other = np.isnan(values), np.isposinf(values), np.isneginf(values)
+        self._others += [numbers[which].sum() for which in is_other]
+        finite = np.isfinite(values)
+        figures = np.zeros((int(finite.sum()), kernel_api.FIGURES))
+        figures[:, FINITE] = numbers[finite]
+        figures[:, ZEROS] = np.where(values[finite] == 0, numbers[finite], 0)
+        figures[:, [MIN, MAX, MEAN]] = values[finite, None]
+        self._add_figures(_together(figures, len(figures)))
+
     def combine(self, other: RunningMoments) -> None:
         """Add the statistics of other weights."""
+        self._add_figures(other.figures)
+        self._others += other._others
+
+    def _add_figures(self, figures: NDArray[np.float64]) -> None:
         if self._used:
             self._put_together()
-        self._figures[self._used] = other.figures
+        self._figures[self._used] = figures
         self._used += 1
         self._put_together()
-        self._others += other._others
 
     @property
     def figures(self) -> NDArray[np.float64]:
@@ -194,11 +208,15 @@ class RunningMoments:
         self._looked = None
 
 
-def _together(figures: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the figures of all weights from those of parts, float64 [parts, FIGURES]."""
-    if len(figures) > _TOGETHER:
-        groups = range(0, len(figures), _TOGETHER)
-        return _together(np.stack([_together(figures[at : at + _TOGETHER]) for at in groups]))
+def _together(figures: NDArray[np.float64], most: int = _TOGETHER) -> NDArray[np.float64]:
+    """Return the figures of all weights from those of parts, float64 [parts, FIGURES].
+
+    Args:
+        most: Parts that are added up at once.
+    """
+    if len(figures) > most:
+        groups = range(0, len(figures), most)
+        return _together(np.stack([_together(figures[at : at + most]) for at in groups]))
     total = np.zeros(kernel_api.FIGURES)
     total[MIN], total[MAX] = math.inf, -math.inf
     if not figures[:, FINITE].all():

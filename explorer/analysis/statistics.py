@@ -5,6 +5,8 @@ the first for counts, extremes and moments, the second for block scales and for 
 bins and parts of bins, of which the percentiles are made. The second time a tensor is usually read
 from the system's file cache, and decoding it again costs less than anything that would spare it
 (bounds from the scales of all blocks cost as much as their weights).
+
+Weights of 16 bits are walked over once: counted by their bits, which is all that has to be known.
 """
 
 from __future__ import annotations
@@ -19,7 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.analysis.blocks import BlockUnpacker, RunningScales, is_quantized, level_error
-from explorer.analysis.histogram import Binning, Histogram, RunningCounts, RunningKeys
+from explorer.analysis.histogram import (
+    Binning,
+    Histogram,
+    RunningCounts,
+    RunningHalves,
+    RunningKeys,
+)
 from explorer.analysis.moments import PERCENTS, Moments, RunningMoments, percentiles
 from explorer.formats.tensors import Shape, Tensor
 from explorer.formats.weights import Span, check_decodable, spans_of
@@ -94,7 +102,8 @@ class GrowingStatistics:
         self._check = check
         self.done = 0
         self._moments = RunningMoments()
-        self._keys = RunningKeys() if rough else None
+        self._halves = RunningHalves(tensor) if RunningHalves.suit(tensor) else None
+        self._keys = RunningKeys() if rough and self._halves is None else None
 
     def walk(self) -> Generator[int, None, None]:
         """Walk over the weights twice; yield `done` now and then.
@@ -104,27 +113,45 @@ class GrowingStatistics:
             SourceError: The file changed since it was opened.
         """
         spans = spans_of(self._tensor)
+        walks = 1 if self._halves is None else 2  # this one stands for both
         with map_in_order(spans, self._gather, workers=self._workers, check=self._check) as found:
             for span, moments in found:
                 self._moments.combine(moments)
-                self.done = span.stop
+                self.done = walks * span.stop
                 yield self.done
+        self._moments = self._so_far
         yield from self._count()
+
+    @property
+    def _so_far(self) -> RunningMoments:
+        if self._halves is None:
+            return self._moments
+        moments = RunningMoments()
+        moments.add_counted(*self._halves.found)
+        return moments
 
     @property
     def moments(self) -> Moments:
         """Statistics of the weights seen in the first walk."""
-        return self._moments.moments()
+        return self._so_far.moments()
 
     def rough_histogram(self) -> Histogram:
         """Return an approximate histogram over their range so far, or over the given one."""
+        so_far = self._so_far
+        low, high = self._range or (so_far.low, so_far.high)
+        if self._halves is not None:
+            binning = self._given or Binning.of_weights(low, high, self._bins)
+            return binning.histogram(self._halves.counts(binning))
         assert self._keys is not None  # asked for at the beginning
-        low, high = self._range or (self._moments.low, self._moments.high)
         return self._keys.histogram(low, high, self._bins, whole=self._range is None)
 
     def _gather(self, span: Span, check: Check) -> RunningMoments:
         moments = RunningMoments()
         for batch in span.batches(check):
+            if self._halves is not None:
+                assert isinstance(batch.stored, np.ndarray)  # blocks of one weight each
+                self._halves.add(batch.stored)
+                continue
             moments.add_batch(batch)
             if self._keys is not None:
                 self._keys.add(batch.coded)
@@ -150,13 +177,14 @@ class GrowingStatistics:
                         scales.add(found[first : first + step])
             return scales
 
-        spans = spans_of(tensor)
+        halves = self._halves
+        spans = spans_of(tensor) if halves is None else iter(())
         with map_in_order(spans, count, workers=self._workers, check=self._check) as found:
             for span, more in found:
                 scales.combine(more)
                 self.done = tensor.parameters + span.stop
                 yield self.done
-        totals = counts.totals
+        totals = counts.totals if halves is None else [halves.counts(one) for one in binnings]
         self.statistics = TensorStatistics(
             tensor=tensor.name,
             type=tensor.type.name,

@@ -169,9 +169,14 @@ def test_rounding_error_is_what_rounding_does() -> None:
     assert tensor_statistics(tensor).step_error_rms == pytest.approx(error, rel=0.01)
 
 
-def test_snapshots_grow() -> None:
+@pytest.mark.parametrize("name", ["F32", "BF16"])
+def test_snapshots_grow(name: str) -> None:
     weights = np.random.default_rng(4).normal(size=6_000_000).astype(np.float32)
-    found, snapshots = _watch(GrowingStatistics(float_tensor(weights), rough=True))
+    tensor = float_tensor(weights)
+    if name == "BF16":
+        tensor = tensor_of(name, weights.view("<u2")[1::2].tobytes(), weights.shape)
+        weights = tensor.dequantize()
+    found, snapshots = _watch(GrowingStatistics(tensor, rough=True))
     done = [snapshot.done for snapshot in snapshots]
     assert done == sorted(done)
     assert done[-1] == 2 * weights.size
