@@ -19,7 +19,7 @@ from explorer.planner.logs.comparison import Comparison, measured_record
 from explorer.planner.logs.lines import Log
 from explorer.planner.logs.measured import compare
 from explorer.planner.logs.reading import read_log, read_stream
-from explorer.planner.plan import Engine
+from explorer.planner.plans import Engine
 from explorer.planner.speed import speed_bound
 from explorer.present import measured as words
 from explorer.present.tables.measured import MEASURED

@@ -31,7 +31,7 @@ from explorer.planner.attachments import (
 from explorer.planner.devices import parse_context, parse_memory, parse_shares, quoted
 from explorer.planner.engines.registry import ENGINES, default_engine, engine_named, engines_for
 from explorer.planner.inputs import header_to_plan, plan_record
-from explorer.planner.plan import Engine, Holding, Level, Plan, Term
+from explorer.planner.plans import Engine, Holding, Level, Plan, Term
 from explorer.planner.request import PlanRequest
 from explorer.planner.settings import (
     AUTOMATIC,

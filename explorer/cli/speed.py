@@ -12,7 +12,7 @@ from explorer.cli.output import style
 from explorer.errors import PlanError
 from explorer.hardware.catalogue import find_bandwidths
 from explorer.planner.devices import CPU
-from explorer.planner.plan import Plan
+from explorer.planner.plans import Plan
 from explorer.planner.speed import parse_rate, speed_bounds, speed_record
 from explorer.present.speed import Speed, speed_details, speed_of
 

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from explorer.errors import PlanError
 from explorer.parallel import Check, never
 from explorer.planner.devices import quoted
-from explorer.planner.plan import Engine, Holding, Level, Plan, Trial, Verdict
+from explorer.planner.plans import Engine, Holding, Level, Plan, Trial, Verdict
 from explorer.planner.request import PlanRequest
 from explorer.planner.searching import MOST_TRIALS, Found, largest, largest_held
 from explorer.planner.settings import AUTOMATIC

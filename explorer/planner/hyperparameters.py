@@ -14,21 +14,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 from explorer.errors import PlanError
 from explorer.formats.model import Metadata, MetadataEntry, Model, loaded_entry
 from explorer.planner.devices import MAX_BLOCKS, MAX_COUNT, MAX_MEMORY, whole, whole_or_none
 from explorer.planner.engines.llama_cpp.header import Header
-from explorer.planner.engines.llama_cpp.refusals import foreign_type, refusal
+from explorer.planner.engines.llama_cpp.refusals import NO_MODELS, headers_of
 from explorer.planner.folder import Folder
 from explorer.planner.header_keys import TOKENS, HeaderKeys
 from explorer.planner.tensor_groups import TensorGroups, group_list, group_table
-from explorer.quantization import TensorType
-
-NO_MODELS: Final = {"adapter": "an adapter", "imatrix": "an importance matrix"}
-"""What is planned with another model alone, by its ``general.type``."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +113,7 @@ class Hyperparameters:
             read = _folder(model)
             h = read_config(model, read)
             folder, blobs = (read, None) if model.format == "safetensors" else (None, read)
-        llama_cpp, ik_llama_cpp = llama_cpp_headers(model)
+        llama_cpp, ik_llama_cpp = headers_of(model)
         return replace(
             h,
             in_ollama_store=_is_in_ollama_store(model),
@@ -217,31 +212,6 @@ class Hyperparameters:
     def weights(self) -> int:
         """Bytes of all layers' weights. The input embedding of an untied model is not in it."""
         return sum(self.layer_weights)
-
-
-def llama_cpp_headers(
-    model: Model, others: Mapping[int, TensorType] = MappingProxyType({})
-) -> tuple[Header | str, Header | str]:
-    """Return what the rules of llama.cpp and ik_llama.cpp read of a model, or why they cannot.
-
-    `others` are types of tensors to use instead, by row.
-    """
-    found: Header | str
-    try:
-        found = Header.from_model(model, others)
-    except PlanError as error:
-        found = error.what
-    if model.format != "gguf":
-        return found, found
-    columns = model.tensors.columns
-    types = {
-        kind.id: kind for row, kind in enumerate(columns.types) for kind in (others.get(row, kind),)
-    }
-    own, forked = (
-        foreign_type(program, types.values()) or refusal(program, found) or found
-        for program in ("llama.cpp", "ik_llama.cpp")
-    )
-    return own, forked
 
 
 def _is_in_ollama_store(model: Model) -> bool:

@@ -7,7 +7,7 @@ keep it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Final, TypeVar
 
@@ -18,11 +18,11 @@ from explorer.formats.model import Model
 from explorer.planner.advice import Advice
 from explorer.planner.attachments import Attachment
 from explorer.planner.devices import MAX_MEMORY, Device, Host, check_devices, whole
-from explorer.planner.engines.llama_cpp.refusals import COMPONENTS
-from explorer.planner.engines.registry import default_engine, engine_named, saved_engine
+from explorer.planner.engines.llama_cpp.refusals import headers_of
+from explorer.planner.engines.registry import OLLAMA_013, default_engine, engine_named, saved_engine
 from explorer.planner.environment import used
-from explorer.planner.hyperparameters import NO_MODELS, Hyperparameters, llama_cpp_headers
-from explorer.planner.plan import Engine, Holding, Plan, Term, Verdict
+from explorer.planner.hyperparameters import Hyperparameters
+from explorer.planner.plans import Engine, Holding, Plan, Term, Verdict
 from explorer.planner.request import PlanRequest
 from explorer.planner.settings import Settings
 from explorer.planner.tensor_groups import group_table
@@ -111,6 +111,34 @@ class PlanResult:
     reason: str | None = None
 
 
+def plan(  # noqa: PLR0913 - the options by name are docs/interface.md's promise
+    model: Model | Hyperparameters,
+    settings: Settings | None = None,
+    devices: Sequence[Device] = (),
+    *,
+    host: Host | None = None,
+    environment: Mapping[str, str] | None = None,
+    profile: str = OLLAMA_013,
+) -> Plan:
+    """Return the memory that a model needs, and where its layers go.
+
+    Args:
+        model: The model, or what was read of it before; reading is the slower part.
+        settings: What is asked for; None asks for nothing.
+        devices: The GPUs. None are looked for.
+        host: Memory of the machine; None checks nothing against it.
+        environment: Ollama's environment variables; those of the process are not looked at.
+        profile: Name of the engine.
+
+    Raises:
+        PlanError: The model cannot be planned, the engine does not exist, or Ollama would refuse
+            to load the model (see `PlanError.reason`).
+    """
+    h = model if isinstance(model, Hyperparameters) else Hyperparameters.from_model(model)
+    request = PlanRequest(h, settings or Settings(), tuple(devices), host, environment or {})
+    return engine_named(profile).plan(request)
+
+
 def completed(inputs: PlanInputs, model: Model) -> PlanInputs:
     """Return inputs with the bytes of a model's separate projector; reads its header.
 
@@ -192,15 +220,6 @@ def header_to_plan(model: Model) -> Hyperparameters:
     return replace(h, damage=damage, warnings=(*h.warnings, f"the model is damaged: {damage}"))
 
 
-def refusal_of(model: Model) -> str:
-    """Return why llama.cpp loads a whole GGUF model with no settings; "" if nothing is known."""
-    is_part = model.architecture in COMPONENTS or model.metadata.text("general.type") in NO_MODELS
-    if model.format != "gguf" or is_part or not len(model.tensors) or components(model.tensors):
-        return ""
-    header, _ = llama_cpp_headers(model)
-    return header if isinstance(header, str) else ""
-
-
 def memory_plans(
     model: Model,
     inputs: PlanInputs,
@@ -260,7 +279,7 @@ def with_types(
         (kind.nbytes_of(columns.shapes[row]) or 0) - columns.nbytes[row]
         for row, kind in types.items()
     )
-    llama_cpp, ik_llama_cpp = llama_cpp_headers(model, types)
+    llama_cpp, ik_llama_cpp = headers_of(model, types)
     return replace(
         h,
         tensors=group_table(model.tensors, types),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from explorer.planner.plan import Trial
+from explorer.planner.plans import Trial
 
 MOST_TRIALS: Final = 20_000
 """With one GPU, some seconds' worth; with more GPUs, so many fewer, as each takes longer.

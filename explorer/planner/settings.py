@@ -1,7 +1,7 @@
 """What one can ask of a plan: each setting as data, and the values of all.
 
 The fields of the window, the options of the command line, JSON and undo are made of these rows. An
-engine lists those that it knows (`explorer.planner.plan.Engine.settings`).
+engine lists those that it knows (`explorer.planner.plans.Engine.settings`).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from explorer.planner.devices import MOST_GIGABYTES, parse_size
-from explorer.planner.plan import Plan
+from explorer.planner.plans import Plan
 
 
 @dataclass(frozen=True, slots=True)

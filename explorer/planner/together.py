@@ -10,7 +10,7 @@ from explorer.errors import PlanError
 from explorer.planner.devices import Device, Host
 from explorer.planner.hyperparameters import Hyperparameters
 from explorer.planner.inputs import PlanInputs
-from explorer.planner.plan import Plan
+from explorer.planner.plans import Plan
 from explorer.planner.settings import USUAL_CONTEXT
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from explorer.errors import PlanError
 from explorer.planner.advice import left_alone
 from explorer.planner.engines.registry import engines_for
-from explorer.planner.plan import Accuracy, Engine, Plan, Range
+from explorer.planner.plans import Accuracy, Engine, Plan, Range
 from explorer.planner.request import PlanRequest
 from explorer.present.speed import Speed, speed_here
 from explorer.text import bytes_text, integer_text, sentence

@@ -27,7 +27,7 @@ from explorer.planner.inputs import (
     completed,
     header_to_plan,
 )
-from explorer.planner.plan import Level, Plan, Verdict
+from explorer.planner.plans import Level, Plan, Verdict
 from explorer.present.model import kind_of
 from explorer.present.plan import (
     answer,

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from explorer.errors import PlanError
 from explorer.planner import Device, Host
 from explorer.planner.advice import Advice, automatic_placement, cache_types, solve
-from explorer.planner.plan import Engine, Holding, Level, Plan, Verdict
+from explorer.planner.plans import Engine, Holding, Level, Plan, Verdict
 from explorer.planner.request import PlanRequest
 from explorer.planner.settings import (
     SETTINGS,

@@ -18,7 +18,7 @@ from explorer.planner import Device, Hyperparameters
 from explorer.planner import environment as env
 from explorer.planner.devices import MOST_GIGABYTES
 from explorer.planner.inputs import PlanInputs, plan_result
-from explorer.planner.plan import MEMORY, CurveKind, CurveValue, Level, Plan
+from explorer.planner.plans import MEMORY, CurveKind, CurveValue, Level, Plan
 from explorer.planner.settings import SETTINGS
 from explorer.present.plan import attention_text, context_text
 from explorer.sources import Address

@@ -17,7 +17,7 @@ def problems_of(model: Model, check: Check = never) -> tuple[Problem, ...]:
 
     `check` is called now and then; it raises to give up.
     """
-    from explorer.planner.inputs import refusal_of  # noqa: PLC0415 - the first paint is sooner
+    from explorer.planner.engines.llama_cpp.refusals import refusal_of  # noqa: PLC0415 - the first paint is sooner
 
     problems = *model.problems, *llama_cpp_problems(model, check)
     if not problems and (refused := refusal_of(model)):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from explorer.errors import Choice, FormatError
-from explorer.planner.plan import Level
+from explorer.planner.plans import Level
 from explorer.present.fits import Target
 from explorer.present.tables.library import ModelChoice
 from explorer.sources import Address

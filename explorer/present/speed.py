@@ -9,7 +9,7 @@ from typing import Final
 from explorer.errors import PlanError
 from explorer.hardware.catalogue import named_bandwidths
 from explorer.planner.devices import CPU
-from explorer.planner.plan import Plan
+from explorer.planner.plans import Plan
 from explorer.planner.speed import Bandwidth, SpeedBound, speed_bound, speed_bounds
 from explorer.present.plan import short_name
 from explorer.text import bytes_text, counted, digits_text, float_text, integer_text, plain_text

@@ -26,7 +26,7 @@ from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host, Settings
 from explorer.planner.engines.registry import default_engine
 from explorer.planner.inputs import header_to_plan
-from explorer.planner.plan import Plan
+from explorer.planner.plans import Plan
 from explorer.planner.request import PlanRequest
 from explorer.present.problems import problems_of
 from explorer.present.tables.attachments import AttachedTable, attached_table

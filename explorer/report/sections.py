@@ -23,7 +23,7 @@ from explorer.analysis.columns import Source, Summaries, outlier_ratio, relative
 from explorer.analysis.recipes.fits import RecipeFit, rules_source
 from explorer.errors import ExplorerError
 from explorer.formats.model import MetadataEntry
-from explorer.planner.plan import Plan
+from explorer.planner.plans import Plan
 from explorer.present import plan as plan_texts
 from explorer.present import recipes as recipe_texts
 from explorer.present import survey as survey_texts

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from explorer.planner import Device, Host
-from explorer.planner.plan import Level
+from explorer.planner.plans import Level
 from explorer.present.fits import Target, fit_at
 from explorer.stores import Place, StoreKind, read_details, read_stores
 from tests.benchmarks.report import Report

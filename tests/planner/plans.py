@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from explorer.planner.inputs import plan_record
-from explorer.planner.plan import Plan, Term
+from explorer.planner.plans import Plan, Term
 from explorer.present.plan import memory_bars
 
 _FUNCTIONS = {"max": max, "min": min, "sum": sum, "int": int}

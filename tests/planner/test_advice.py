@@ -13,7 +13,7 @@ from explorer.planner import Device, Host, Hyperparameters, Settings, plan
 from explorer.planner.advice import QUESTIONS, Advice
 from explorer.planner.advice import solve as solve_for
 from explorer.planner.engines.ollama_013.engine import OLLAMA_013
-from explorer.planner.plan import Trial
+from explorer.planner.plans import Trial
 from explorer.planner.request import PlanRequest
 from explorer.planner.searching import Found, largest
 from tests.planner.golden import Golden

@@ -14,7 +14,7 @@ from explorer.planner import Device, Hyperparameters, Settings
 from explorer.planner.attachments import Attachment, projector_bytes, propose, read_attachment
 from explorer.planner.engines.llama_cpp.header import Header
 from explorer.planner.engines.registry import engine_named
-from explorer.planner.plan import Plan
+from explorer.planner.plans import Plan
 from explorer.planner.request import PlanRequest
 from tests.helpers.gguf_writer import STRING, U32, GgufFile, TensorSpec
 from tests.helpers.sparse_models import Shape

@@ -13,7 +13,7 @@ from explorer.formats.model import Model
 from explorer.planner import Device, Host, Hyperparameters, Settings, plan
 from explorer.planner.engines.registry import ENGINES, default_engine
 from explorer.planner.folder import Folder
-from explorer.planner.plan import Level, Plan
+from explorer.planner.plans import Level, Plan
 from explorer.planner.settings import SETTINGS
 from explorer.present.plan import answer
 from tests.planner.models import GIB, MIB, TINY, TINY_TENSORS, header_model, tiny

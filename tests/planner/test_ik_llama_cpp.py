@@ -14,7 +14,7 @@ from explorer.planner.engines.ik_llama_cpp import IK_LLAMA_CPP
 from explorer.planner.engines.llama_cpp.engine import LLAMA_CPP
 from explorer.planner.engines.registry import default_engine, engines_for
 from explorer.planner.inputs import header_to_plan, plan_record
-from explorer.planner.plan import Level, Plan
+from explorer.planner.plans import Level, Plan
 from explorer.planner.request import PlanRequest
 from explorer.present.plan import answer
 from explorer.text import bytes_text

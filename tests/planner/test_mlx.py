@@ -15,7 +15,7 @@ from explorer.planner.engines.mlx.cache import Quantized, architecture_of, layer
 from explorer.planner.engines.mlx.engine import working_set
 from explorer.planner.engines.registry import ENGINES, default_engine
 from explorer.planner.folder import Folder
-from explorer.planner.plan import Level, Plan
+from explorer.planner.plans import Level, Plan
 from explorer.present.plan_export import server_command
 from tests.planner.models import DATA, GIB, packed
 from tests.planner.plans import check_terms, record_of

@@ -8,7 +8,7 @@ import pytest
 
 from explorer.planner import Device, Host, Settings, plan
 from explorer.planner.engines.ollama import choose_batch
-from explorer.planner.plan import Plan
+from explorer.planner.plans import Plan
 from tests.planner.models import GIB, tiny
 
 GPU = Device("0", "CUDA", 24 * GIB)

@@ -15,7 +15,7 @@ from explorer.planner import Device, Hyperparameters, Settings, plan
 from explorer.planner.engines.registry import ENGINES, default_engine
 from explorer.planner.folder import Folder
 from explorer.planner.inputs import plan_record
-from explorer.planner.plan import Accuracy, Level, Plan
+from explorer.planner.plans import Accuracy, Level, Plan
 from explorer.present.plan_export import server_command
 from explorer.quantization import TENSOR_TYPES
 from tests.planner.models import GIB, MIB

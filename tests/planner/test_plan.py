@@ -15,7 +15,7 @@ from explorer.errors import PlanError
 from explorer.planner import Device, Host, Settings, plan
 from explorer.planner.advice import solve
 from explorer.planner.inputs import PlanInputs, devices_of, plan_record
-from explorer.planner.plan import Level
+from explorer.planner.plans import Level
 from explorer.planner.tensor_groups import group_list
 from explorer.present.plan import answer
 from tests.helpers.small_gguf import SmallGguf, model_from

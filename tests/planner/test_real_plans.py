@@ -18,7 +18,7 @@ from explorer.planner import Device, Hyperparameters, Settings
 from explorer.planner.engines.llama_cpp.outcome import Outcome
 from explorer.planner.engines.registry import ENGINES
 from explorer.planner.inputs import with_types
-from explorer.planner.plan import Plan
+from explorer.planner.plans import Plan
 from explorer.planner.request import PlanRequest
 from explorer.planner.settings import MOST_LAYERS
 from explorer.quantization import TENSOR_TYPES

@@ -12,7 +12,7 @@ from hypothesis import given
 from explorer.errors import PlanError
 from explorer.planner import Device, Hyperparameters, Settings, plan
 from explorer.planner.inputs import plan_record
-from explorer.planner.plan import Plan
+from explorer.planner.plans import Plan
 from tests.planner.golden import Golden
 from tests.planner.models import GIB, random_devices, random_models, random_settings, small_model
 from tests.planner.plans import check_terms

@@ -16,7 +16,7 @@ from explorer.planner.advice import context_of, solve
 from explorer.planner.engines.registry import ENGINES
 from explorer.planner.engines.transformers import cache_bytes
 from explorer.planner.folder import Folder
-from explorer.planner.plan import Accuracy, Level, Plan
+from explorer.planner.plans import Accuracy, Level, Plan
 from explorer.planner.request import PlanRequest
 from explorer.present.plan import advice_changes, answer
 from explorer.quantization import TENSOR_TYPES

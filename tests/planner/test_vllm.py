@@ -23,7 +23,7 @@ from explorer.planner.engines.vllm import budget
 from explorer.planner.engines.vllm.cache import stages
 from explorer.planner.folder import Folder
 from explorer.planner.inputs import PlanInputs, header_to_plan
-from explorer.planner.plan import Accuracy, Level, Plan
+from explorer.planner.plans import Accuracy, Level, Plan
 from explorer.planner.request import PlanRequest
 from explorer.planner.speed import Bandwidth
 from explorer.present.plan import answer, fit_state

@@ -15,7 +15,7 @@ from explorer.cli.plan import PlannedModel, plan_text
 from explorer.planner import Device, Host, Settings
 from explorer.planner.advice import QUESTIONS, solve
 from explorer.planner.inputs import plan_record
-from explorer.planner.plan import (
+from explorer.planner.plans import (
     Details,
     Effective,
     Engine,

@@ -10,7 +10,7 @@ import pytest
 from explorer.planner import Device, Hyperparameters, Settings
 from explorer.planner.advice import left_alone
 from explorer.planner.engines.registry import engine_named
-from explorer.planner.plan import Plan, Range
+from explorer.planner.plans import Plan, Range
 from explorer.planner.request import PlanRequest
 from explorer.present import engines as words
 from explorer.present.plan_export import environment_lines, modelfile_lines, server_command

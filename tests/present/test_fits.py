@@ -15,7 +15,7 @@ from explorer.planner.advice import automatic_placement, largest_held, solve
 from explorer.planner.engines.llama_cpp.engine import LLAMA_CPP
 from explorer.planner.engines.ollama import OLLAMA
 from explorer.planner.inputs import PlanInputs
-from explorer.planner.plan import Level, Verdict
+from explorer.planner.plans import Level, Verdict
 from explorer.planner.request import PlanRequest
 from explorer.present.fits import ModelFit, Target, fit_at, fit_of, fit_statement
 from explorer.present.plan import advice_changes, suggestions

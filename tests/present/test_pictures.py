@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from explorer.planner.plan import MEMORY
+from explorer.planner.plans import MEMORY
 from explorer.present.pictures import (
     block_sentence,
     curves_sentence,

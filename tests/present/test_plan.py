@@ -11,7 +11,7 @@ from explorer.planner import advice as planner_advice
 from explorer.planner.advice import Advice
 from explorer.planner.devices import parse_context, parse_size
 from explorer.planner.engines.registry import engine_named
-from explorer.planner.plan import Level, Plan
+from explorer.planner.plans import Level, Plan
 from explorer.planner.request import PlanRequest
 from explorer.present.plan import (
     QUESTIONS,

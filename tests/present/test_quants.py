@@ -8,7 +8,7 @@ import pytest
 
 from explorer.planner import Settings
 from explorer.planner.devices import CPU
-from explorer.planner.plan import Level, Verdict
+from explorer.planner.plans import Level, Verdict
 from explorer.planner.speed import Bandwidth, speed_bound
 from explorer.present.fits import ModelFit, Target, Version
 from explorer.present.quants import address_of, quants_of, recommend, stem_of

@@ -77,7 +77,9 @@ def refusals() -> None:
 def no_refusals(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Take small models, which lack most of their tensors, for whole, unless a test asks."""
     if "refusals" not in request.fixturenames:
-        monkeypatch.setattr("explorer.planner.inputs.refusal_of", lambda _model: "")
+        monkeypatch.setattr(
+            "explorer.planner.engines.llama_cpp.refusals.refusal_of", lambda _model: ""
+        )
 
 
 @pytest.fixture(autouse=True)

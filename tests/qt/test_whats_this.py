@@ -15,7 +15,7 @@ from pytestqt.qtbot import QtBot
 from explorer.formats import open_model
 from explorer.planner import Device, Hyperparameters, Settings, plan
 from explorer.planner.engines.registry import engines_for
-from explorer.planner.plan import Plan
+from explorer.planner.plans import Plan
 from explorer.present import explanations
 from explorer.present.tables.survey import METRICS
 from explorer.present.tables.table import PLACE, Column, Table

@@ -15,7 +15,7 @@ from explorer.parallel import Check, never
 from explorer.planner.devices import CPU, Device
 from explorer.planner.folder import Folder
 from explorer.planner.hyperparameters import Hyperparameters
-from explorer.planner.plan import (
+from explorer.planner.plans import (
     Accuracy,
     Details,
     Effective,

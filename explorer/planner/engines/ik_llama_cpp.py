@@ -20,7 +20,7 @@ from explorer.planner.engines.llama_cpp.allocation import Settings, allocate
 from explorer.planner.engines.llama_cpp.engine import split_over
 from explorer.planner.engines.llama_cpp.outcome import Outcome
 from explorer.planner.hyperparameters import Hyperparameters
-from explorer.planner.plan import (
+from explorer.planner.plans import (
     Accuracy,
     Effective,
     Engine,

@@ -22,7 +22,7 @@ from explorer.planner.engines.llama_cpp.engine import (
     Wanted,
     allocated,
 )
-from explorer.planner.plan import Effective, Plan
+from explorer.planner.plans import Effective, Plan
 from explorer.planner.request import PlanRequest
 from explorer.planner.settings import MAX_PARALLEL
 from explorer.text import integer_text

@@ -1,6 +1,6 @@
 """The engines by name, and which of them is the default of a model.
 
-A new one derives from `explorer.planner.plan.Engine` and is added here; the window, the command
+A new one derives from `explorer.planner.plans.Engine` and is added here; the window, the command
 line, the library and the report then offer it.
 """
 
@@ -13,7 +13,7 @@ from typing import Final
 from explorer.errors import PlanError
 from explorer.planner.devices import Device, quoted
 from explorer.planner.hyperparameters import Hyperparameters
-from explorer.planner.plan import Engine
+from explorer.planner.plans import Engine
 
 _LLAMA_CPP, _OLLAMA, _OLLAMA_MLX, _VLLM, _MLX = "llama.cpp", "ollama", "ollama-mlx", "vllm", "mlx"
 _IK, _TRANSFORMERS = "ik_llama.cpp", "transformers"

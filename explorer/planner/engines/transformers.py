@@ -27,7 +27,7 @@ from explorer.planner.engines.folders import (
 )
 from explorer.planner.folder import Folder, StoredKind
 from explorer.planner.layers import inner_width, kv_sizes, layer_kinds, windowed_kinds
-from explorer.planner.plan import (
+from explorer.planner.plans import (
     MEMORY_TITLE,
     CurveKind,
     CurveValue,

@@ -31,7 +31,7 @@ from explorer.planner.logs.lines import (
     LoggedBuffer,
     Measured,
 )
-from explorer.planner.plan import Plan, Range
+from explorer.planner.plans import Plan, Range
 from explorer.planner.request import PlanRequest
 from explorer.planner.settings import Settings
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from explorer.parallel import Check, never
-from explorer.planner.plan import Level
+from explorer.planner.plans import Level
 from explorer.present.fits import ModelFit, Version
 from explorer.present.speed import SPEED_TIP, Speed
 from explorer.present.stores import part_text, removal_of_entry, removal_of_files

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from explorer.hardware.catalogue import Gpu
 from explorer.planner.advice import Advice
-from explorer.planner.plan import Input, Layer, Level, NamedBuffer, Plan, Term
+from explorer.planner.plans import Input, Layer, Level, NamedBuffer, Plan, Term
 from explorer.present.engines import EngineRow, range_text
 from explorer.present.explanations import plan_text
 from explorer.present.plan import (

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from explorer.formats import Problem
 from explorer.formats.tensor_filter import Bounds, parse_bounds
-from explorer.planner.plan import Level
+from explorer.planner.plans import Level
 from explorer.present.fits import FITS_WORD, ModelFit
 from explorer.present.model import gravest, mark, problem_line
 from explorer.present.speed import Speed

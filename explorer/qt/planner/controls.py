@@ -13,7 +13,7 @@ from PySide6.QtCore import QEvent, QRect, QSignalBlocker, QSize, Qt, Signal
 from explorer.errors import PlanError
 from explorer.planner.devices import parse_shares
 from explorer.planner.engines.registry import ENGINES, engines_for
-from explorer.planner.plan import Effective, Engine
+from explorer.planner.plans import Effective, Engine
 from explorer.planner.settings import (
     SETTINGS,
     Bytes,

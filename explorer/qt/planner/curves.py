@@ -14,7 +14,7 @@ from PySide6.QtGui import QColor, QKeyEvent
 from PySide6.QtWidgets import QLabel, QWidget
 
 from explorer.parallel import LruCache
-from explorer.planner.plan import MEMORY, CurveKind, Plan
+from explorer.planner.plans import MEMORY, CurveKind, Plan
 from explorer.present import plan_export
 from explorer.present.colours import type_colour
 from explorer.present.explanations import picture_text

@@ -17,7 +17,7 @@ from explorer.errors import PlanError
 from explorer.hardware.catalogue import Catalogue, load_catalogue
 from explorer.planner import Device, Host
 from explorer.planner.devices import GIB, parse_gpu, parse_memory
-from explorer.planner.plan import Range
+from explorer.planner.plans import Range
 from explorer.planner.settings import CACHE_TYPES
 from explorer.present.engines import range_text
 from explorer.present.plan import device_name, device_text, short_name, size_text

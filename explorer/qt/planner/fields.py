@@ -25,7 +25,7 @@ from PySide6.QtWidgets import QLabel, QPushButton, QWidget
 
 from explorer.errors import PlanError
 from explorer.planner.devices import parse_context, parse_memory
-from explorer.planner.plan import Level
+from explorer.planner.plans import Level
 from explorer.present.plan import size_text
 from explorer.present.plan_export import Stops
 from explorer.qt.theme import (

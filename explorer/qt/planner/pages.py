@@ -13,7 +13,7 @@ from PySide6.QtGui import QGuiApplication, QResizeEvent, QShowEvent
 from explorer.hardware.catalogue import find_bandwidths
 from explorer.planner import Device
 from explorer.planner.devices import CPU
-from explorer.planner.plan import Plan, Term
+from explorer.planner.plans import Plan, Term
 from explorer.planner.speed import parse_rate
 from explorer.present import engines, plan_export
 from explorer.present.plan import Kind, memory_bars, remarks, value_text, would_change

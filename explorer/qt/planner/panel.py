@@ -17,7 +17,7 @@ from PySide6.QtCore import QEvent, QSize, Qt, Signal
 
 from explorer.errors import ExplorerError, PlanError
 from explorer.planner.advice import Advice, setting_of, solve
-from explorer.planner.plan import Engine, Level
+from explorer.planner.plans import Engine, Level
 from explorer.planner.request import PlanRequest
 from explorer.present import plan as plan_texts
 from explorer.present.speed import Speed, speed_here

@@ -15,7 +15,7 @@ from PySide6 import QtGui
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from explorer.planner.plan import Layer
+from explorer.planner.plans import Layer
 from explorer.present import plan as plan_texts
 from explorer.present.explanations import picture_text
 from explorer.present.pictures import sentence

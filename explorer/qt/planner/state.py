@@ -31,7 +31,7 @@ from explorer.planner.inputs import (
     plan_result,
     saved_text,
 )
-from explorer.planner.plan import Engine, Plan
+from explorer.planner.plans import Engine, Plan
 from explorer.planner.request import PlanRequest
 from explorer.planner.together import Loaded, load_first, usual_inputs
 from explorer.qt.document import Document

@@ -19,7 +19,7 @@ from explorer.qt.widgets.table_model import ItemRole
 from explorer.qt.widgets.table_view import BarDelegate
 
 if TYPE_CHECKING:  # the window starts without a planner
-    from explorer.planner.plan import Level
+    from explorer.planner.plans import Level
 
 _EDGE: Final = 8  # pixels between a cell's border and what is in it
 _GAP: Final = 6
@@ -55,7 +55,7 @@ class CellParts:
 
 def level_colours(level: Level, palette: QPalette) -> tuple[QColor, QColor]:
     """Return the colours of a level's word, and of the pill around it."""
-    from explorer.planner.plan import Level  # noqa: PLC0415 - as above
+    from explorer.planner.plans import Level  # noqa: PLC0415 - as above
 
     ink = ink_of(palette)
     word, pill = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from explorer.formats import Problem, Severity
-from explorer.planner.plan import Level, Verdict
+from explorer.planner.plans import Level, Verdict
 from explorer.present.fits import DAMAGED, ModelFit
 from explorer.qt.library.nodes import LibraryColumn, Node, time_text
 from explorer.qt.library.rows import Usage, family_of, problem_note, store_row

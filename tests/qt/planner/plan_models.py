@@ -25,7 +25,7 @@ from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host
 from explorer.planner import plan as make_plan
 from explorer.planner.engines.ollama_013.engine import OLLAMA_013
-from explorer.planner.plan import Plan
+from explorer.planner.plans import Plan
 from explorer.present.plan import Kind
 from explorer.qt.document import Document
 from explorer.qt.planner import panel

@@ -13,7 +13,7 @@ from pytestqt.modeltest import ModelTester
 from explorer.planner import Device, Host, Hyperparameters, Settings
 from explorer.planner.engines.ollama_013.engine import OLLAMA_013
 from explorer.planner.inputs import PlanInputs, plan_result
-from explorer.planner.plan import Level
+from explorer.planner.plans import Level
 from explorer.present.plan import Kind, answer, boundary_of, layers_text, memory_bars
 from explorer.present.tables.plans import (
     INPUTS,

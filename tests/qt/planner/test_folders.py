@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QComboBox, QSpinBox
 from pytestqt.qtbot import QtBot
 
 from explorer.planner import Device, Host
-from explorer.planner.plan import MEMORY, Level
+from explorer.planner.plans import MEMORY, Level
 from explorer.present.engines import left_to_engine
 from explorer.present.plan import amount_text
 from explorer.present.plan_export import Curves

@@ -25,7 +25,7 @@ from explorer.planner.engines.llama_cpp.kernels import lacks_kernel
 from explorer.planner.engines.llama_cpp.outcome import Outcome, compute_most
 from explorer.planner.engines.llama_cpp.programs import PROGRAMS, SERVER
 from explorer.planner.hyperparameters import Hyperparameters
-from explorer.planner.plan import Accuracy, Effective, Engine, Plan, Refusal, difference_notes
+from explorer.planner.plans import Accuracy, Effective, Engine, Plan, Refusal, difference_notes
 from explorer.planner.request import PlanRequest
 from explorer.planner.searching import largest_held
 from explorer.planner.settings import Settings

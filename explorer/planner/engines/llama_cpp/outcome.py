@@ -15,7 +15,7 @@ from explorer.planner.engines.llama_cpp.graph import GPU_ALIGNMENT, HOST_ALIGNME
 from explorer.planner.engines.llama_cpp.header import Header
 from explorer.planner.engines.llama_cpp.reading import read_header, reads
 from explorer.planner.engines.llama_cpp.reserves import Reserve, reserve_of
-from explorer.planner.plan import (
+from explorer.planner.plans import (
     NOTHING,
     Accuracy,
     Choice,

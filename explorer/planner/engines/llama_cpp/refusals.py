@@ -8,9 +8,13 @@ not sure to be refused is not refused here.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Final
 
+from explorer.errors import PlanError
+from explorer.formats.components import components
+from explorer.formats.model import Model
 from explorer.planner.devices import quoted
 from explorer.planner.engines.llama_cpp.architectures import ARCHITECTURES
 from explorer.planner.engines.llama_cpp.header import Header, Weights
@@ -31,6 +35,9 @@ COMPONENTS: Final = {
     "imatrix": "an importance matrix, which llama-quantize reads",
 }
 """Architectures of files that are loaded beside a model, and what they are."""
+
+NO_MODELS: Final = {"adapter": "an adapter", "imatrix": "an importance matrix"}
+"""What is planned with another model alone, by its ``general.type``."""
 
 _PARTS: Final = {  # matrices in one → those that it stands for
     "attn_qkv.weight": ("attn_q.weight", "attn_k.weight", "attn_v.weight"),
@@ -85,7 +92,44 @@ _ARCHITECTURES: Final = {
 """What each program loads."""
 
 
-def foreign_type(program: str, types: Iterable[TensorType]) -> str:
+def refusal_of(model: Model) -> str:
+    """Return why llama.cpp loads a whole GGUF model with no settings; "" if nothing is known."""
+    name = model.architecture or "unknown"
+    is_part = name in COMPONENTS or model.metadata.text("general.type") in NO_MODELS
+    if model.format != "gguf" or is_part or not len(model.tensors) or components(model.tensors):
+        return ""
+    if unknown := _unknown("llama.cpp", name):
+        return _foreign_type("llama.cpp", model.tensors.columns.types) or unknown
+    header, _ = headers_of(model)
+    return header if isinstance(header, str) else ""
+
+
+def headers_of(
+    model: Model, others: Mapping[int, TensorType] = MappingProxyType({})
+) -> tuple[Header | str, Header | str]:
+    """Return what the rules of llama.cpp and ik_llama.cpp read of a model, or why they cannot.
+
+    `others` are types of tensors to use instead, by row.
+    """
+    found: Header | str
+    try:
+        found = Header.from_model(model, others)
+    except PlanError as error:
+        found = error.what
+    if model.format != "gguf":
+        return found, found
+    columns = model.tensors.columns
+    types = {
+        kind.id: kind for row, kind in enumerate(columns.types) for kind in (others.get(row, kind),)
+    }
+    own, forked = (
+        _foreign_type(program, types.values()) or refusal(program, found) or found
+        for program in ("llama.cpp", "ik_llama.cpp")
+    )
+    return own, forked
+
+
+def _foreign_type(program: str, types: Iterable[TensorType]) -> str:
     """Return why a program will not load tensors of some types; "" if it knows them all."""
     for kind in types:
         if kind.id is not None and kind not in _TYPES[program]:
@@ -107,15 +151,19 @@ def refusal(program: str, header: Header | str) -> str:
     name = header.architecture
     if name in COMPONENTS:
         return f"{program} does not load it alone: it is {COMPONENTS[name]}"
-    if name not in _ARCHITECTURES[program]:
-        shown = quoted(name)
-        return f"{program} refuses the model: it does not know the architecture {shown!r}"
-    if name not in ARCHITECTURES:
-        return ""
+    if name not in ARCHITECTURES or name not in _ARCHITECTURES[program]:
+        return _unknown(program, name)
     problem = next(_problems(header), "")
     if not problem:
         return ""
     return f"{program} refuses the model: {problem}. Download it again, or convert it anew"
+
+
+def _unknown(program: str, architecture: str) -> str:
+    if architecture in _ARCHITECTURES[program]:
+        return ""
+    shown = quoted(architecture)
+    return f"{program} refuses the model: it does not know the architecture {shown!r}"
 
 
 def _problems(header: Header) -> Iterator[str]:

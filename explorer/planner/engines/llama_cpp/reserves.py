@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from explorer.planner.devices import MIB
-from explorer.planner.plan import Range
+from explorer.planner.plans import Range
 
 
 class Reserve(NamedTuple):

@@ -34,7 +34,7 @@ from explorer.planner.engines.mlx.cache import (
 )
 from explorer.planner.folder import Folder
 from explorer.planner.layers import inner_width
-from explorer.planner.plan import (
+from explorer.planner.plans import (
     MEMORY_TITLE,
     Choice,
     CurveKind,

@@ -35,7 +35,7 @@ from explorer.planner.engines.mlx.cache import (
 from explorer.planner.engines.mlx.engine import Outcome, working_set
 from explorer.planner.folder import Folder
 from explorer.planner.hyperparameters import Hyperparameters
-from explorer.planner.plan import (
+from explorer.planner.plans import (
     MEMORY_TITLE,
     Accuracy,
     CurveKind,

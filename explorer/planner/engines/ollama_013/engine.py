@@ -17,7 +17,7 @@ from explorer.planner.engines.ollama_013.settings import EffectiveSettings, effe
 from explorer.planner.engines.ollama_013.sizes import FORMULAS, evaluated
 from explorer.planner.engines.ollama_013.terms import terms
 from explorer.planner.hyperparameters import Hyperparameters
-from explorer.planner.plan import (
+from explorer.planner.plans import (
     Details,
     Effective,
     Engine,

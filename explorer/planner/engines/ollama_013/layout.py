@@ -26,7 +26,7 @@ from explorer.planner.devices import (
 )
 from explorer.planner.engines.ollama_013.sizes import GraphSize, Workload, size_workload
 from explorer.planner.hyperparameters import Hyperparameters
-from explorer.planner.plan import Layer
+from explorer.planner.plans import Layer
 from explorer.text import bytes_text
 
 # Which layers go to which GPU. Source: Ollama, llm/server.go, `greedyFit`, `findBestFit` and
@@ -52,7 +52,7 @@ Trace: TypeAlias = list[tuple[int, ...]]
 """The decisions from which it follows whether all layers are placed, and on which GPUs.
 
 Each is a comparison whose outcome can change only once as sizes of layers and graph grow and rooms
-shrink, given that the decisions before it are the same (`explorer.planner.plan.Trial`).
+shrink, given that the decisions before it are the same (`explorer.planner.plans.Trial`).
 """
 
 

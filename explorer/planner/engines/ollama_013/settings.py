@@ -20,7 +20,7 @@ from explorer.planner.devices import (
 )
 from explorer.planner.engines.ollama_013.sizes import DEFAULT_BATCH, DEFAULT_CONTEXT, Workload
 from explorer.planner.hyperparameters import Hyperparameters
-from explorer.planner.plan import Effective
+from explorer.planner.plans import Effective
 from explorer.planner.settings import MAX_PARALLEL, Settings
 from explorer.text import integer_text
 

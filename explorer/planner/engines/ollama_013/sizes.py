@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from explorer.errors import PlanError
 from explorer.planner.devices import MAX_COUNT, sized, whole
 from explorer.planner.hyperparameters import Hyperparameters
-from explorer.planner.plan import Number
+from explorer.planner.plans import Number
 from explorer.planner.settings import MAX_PARALLEL
 
 # Effective settings that change sizes

@@ -12,7 +12,7 @@ from explorer.planner.engines.ollama_013.layout import DeviceLayout, Layout
 from explorer.planner.engines.ollama_013.settings import EffectiveSettings
 from explorer.planner.engines.ollama_013.sizes import FALLBACK, FORMULAS, symbols_in
 from explorer.planner.hyperparameters import Hyperparameters
-from explorer.planner.plan import Input, Term, sum_term, term
+from explorer.planner.plans import Input, Term, sum_term, term
 from explorer.planner.request import PlanRequest
 
 

@@ -13,7 +13,7 @@ from explorer.errors import PlanError
 from explorer.planner.devices import GIB, MIB, Device
 from explorer.planner.folder import Folder
 from explorer.planner.layers import inner_width
-from explorer.planner.plan import Range
+from explorer.planner.plans import Range
 from explorer.text import integer_text
 
 DEFAULT_UTILIZATION: Final = 0.92

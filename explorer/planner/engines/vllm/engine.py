@@ -41,7 +41,7 @@ from explorer.planner.engines.vllm.weights import (
     plan_weights,
 )
 from explorer.planner.folder import Folder
-from explorer.planner.plan import (
+from explorer.planner.plans import (
     MEMORY_TITLE,
     Choice,
     CurveKind,
