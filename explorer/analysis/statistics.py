@@ -73,7 +73,7 @@ class GrowingStatistics:
         rough: Whether `rough_histogram` will be called, which makes the work a fifth longer.
 
     Attributes:
-        done: Weights walked over so far, those of both walks together.
+        done: Weights walked over so far, those of both walks together; the only one counts twice.
         statistics: All statistics, once `walk` has ended.
 
     Raises:

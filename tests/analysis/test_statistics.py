@@ -181,7 +181,8 @@ def test_snapshots_grow(name: str) -> None:
     assert done == sorted(done)
     assert done[-1] == 2 * weights.size
     for snapshot in snapshots:
-        assert snapshot.moments.count == min(snapshot.done, weights.size)
+        walked = snapshot.done if name == "F32" else snapshot.done // 2
+        assert snapshot.moments.count == min(walked, weights.size)
         assert snapshot.histogram.counts.sum() == snapshot.moments.finite
         assert snapshot.histogram.low == snapshot.moments.min >= found.min
         seen = weights[: snapshot.moments.count]
