@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from explorer.formats import open_model
 from explorer.formats.weights import CHUNK_WEIGHTS, WeightReader
 from explorer.quantization import TENSOR_TYPES, dequantize, quantize
-from explorer.quantization.bits import Bits
-from explorer.quantization.ik import TYPES
 from explorer.quantization.registry import block_layout, has_block_layout
 from explorer.quantization.types import E4M3
 from tests.benchmarks.report import Report
@@ -94,50 +92,6 @@ def test_decoding_is_several_times_faster_than_the_gguf_package(name: str, repor
         )
 
 
-@pytest.mark.parametrize("name", ["IQ2_K", "IQ4_K", "IQ5_K", "IQ4_KS", "Q4_K_R4"])
-def test_decoding_types_of_ik_llama_cpp_against_numpy(name: str, report: Report) -> None:
-    """The peer takes the same bits with NumPy, for all blocks at once."""
-    kind, count = TYPES[name], _WEIGHTS // 256
-    blocks = np.random.default_rng(0).integers(
-        0, 256, (count, TENSOR_TYPES[name].whole_bytes), np.uint8
-    )
-    blocks[:, :4] = np.array([2**-7] if kind.d else [2**-7, 2**-7], ("<f2", "<f4")[kind.d]).view(
-        "u1"
-    )
-
-    def numbers(parts: Sequence[Bits]) -> NDArray[np.intp]:
-        bits = (
-            ((blocks[:, one.places >> 3] >> (one.places & 7).astype(np.uint8)) & np.uint8(one.mask))
-            << np.uint8(one.up)
-            for one in parts
-        )
-        return sum(bits, start=np.uint8(0)).astype(np.intp)
-
-    def by_numpy() -> Floats:
-        d = blocks[:, : 2 + 2 * kind.d].view(("<f2", "<f4")[kind.d]).astype(np.float32)
-        codes, scales = numbers(kind.codes), d * kind.factors[numbers(kind.scales)]
-        codes = codes.reshape(*scales.shape, -1)
-        if kind.selects:
-            codes |= numbers(kind.selects)[:, :, None]
-        made = kind.levels[codes] * scales[:, :, None]
-        if kind.minima is not None:
-            minima = d * kind.min_factors[numbers(kind.minima)]
-            made -= minima[:, :, None]
-        return made.reshape(-1)
-
-    out = np.empty(_WEIGHTS, np.float32)
-    dequantize(blocks, name, out)
-    np.testing.assert_array_equal(out, by_numpy())
-    _compare(
-        report,
-        f"decode {name}",
-        _WEIGHTS,
-        8,
-        ours=lambda: dequantize(blocks, name, out),
-        peer=("NumPy", by_numpy),
-    )
-
-
 @pytest.mark.parametrize("name", _QUANTIZED)
 def test_quantizing_is_several_times_faster_than_the_gguf_package(
     name: str, report: Report
@@ -207,28 +161,6 @@ def _gptq() -> Case:
     return Case(parts, {**said, "checkpoint_format": "gptq_v2"}, formula)
 
 
-_AWQ_ORDER = np.array([0, 4, 1, 5, 2, 6, 3, 7], np.uint32) * np.uint32(4)
-
-
-def _awq_gemm() -> Case:
-    groups = _SIDE // _GROUP
-    qweight, qzeros = _words(_SIDE, _SIDE // 8), _words(groups, _SIDE // 8)
-    scales = _halves(groups, _SIDE)
-
-    def codes(words: NDArray[np.uint32]) -> Floats:
-        found = words[:, :, None] >> _AWQ_ORDER & np.uint32(15)
-        return found.reshape(len(words), -1).astype(np.float32)
-
-    def formula() -> Floats:
-        zeros, factors = (
-            one.repeat(_GROUP, 0) for one in (codes(qzeros), scales.astype(np.float32))
-        )
-        return np.ascontiguousarray(((codes(qweight) - zeros) * factors).T)
-
-    arrays = {"qweight": ("I32", qweight), "qzeros": ("I32", qzeros), "scales": ("F16", scales)}
-    return Case(arrays, {"quant_method": "awq", "bits": 4, "group_size": _GROUP}, formula)
-
-
 def _nf4() -> Case:
     blocks = _SIDE * _SIDE // 64
     weight, table, absmax = _bytes(_SIDE * _SIDE // 2, 1), np.sort(_floats(16)), _floats(blocks)
@@ -248,17 +180,6 @@ def _nf4() -> Case:
     return Case(parts, {"quant_method": "bitsandbytes"}, formula)
 
 
-def _llm_int8() -> Case:
-    weight, largest = _bytes(_SIDE, _SIDE).view(np.int8), _floats(_SIDE)
-
-    def formula() -> Floats:
-        factor = np.float32(0.007874015718698502)
-        return weight.astype(np.float32) * largest[:, None] * factor
-
-    parts = {"weight": ("I8", weight), "SCB": ("F32", largest)}
-    return Case(parts, {"quant_method": "bitsandbytes"}, formula)
-
-
 def _fp8() -> Case:
     rows = columns = 128
     weight, scale = _bytes(_SIDE, _SIDE), _floats(_SIDE // rows, _SIDE // columns)
@@ -272,68 +193,10 @@ def _fp8() -> Case:
     return Case(parts, said, formula)
 
 
-def _int8() -> Case:
-    weight, scale = _bytes(_SIDE, _SIDE).view(np.int8), _floats(_SIDE, _SIDE // _GROUP)
-    parts = {"weight": ("I8", weight), "weight_scale": ("F32", scale)}
-    said = {"quant_method": "compressed-tensors"}
-    return Case(parts, said, lambda: weight.astype(np.float32) * scale.repeat(_GROUP, 1))
-
-
-def _ct_int4() -> Case:
-    packed, scale = _words(_SIDE, _SIDE // 8), _floats(_SIDE, _SIDE // _GROUP)
-
-    def formula() -> Floats:
-        levels = _nibbles(packed.view(np.uint8)).astype(np.float32) - np.float32(8)
-        return levels * scale.repeat(_GROUP, 1)
-
-    parts: dict[str, Part] = {
-        "weight_packed": ("I32", packed),
-        "weight_scale": ("F32", scale),
-        "weight_shape": ("I64", np.array([_SIDE, _SIDE])),
-    }
-    return Case(parts, {"quant_method": "compressed-tensors"}, formula)
-
-
-def _hqq() -> Case:
-    group, groups = 64, _SIDE * _SIDE // 64
-    words, scale, zero = _bytes(groups // 2, group), _halves(groups, 1), _halves(groups, 1)
-
-    def formula() -> Floats:
-        codes = np.concatenate([words >> 4, words & 15]).astype(np.float32)
-        found = (codes - zero.astype(np.float32)) * scale.astype(np.float32)
-        return found.reshape(_SIDE, _SIDE)
-
-    fields: dict[str, Part] = {
-        **{"W_q": ("U8", words), "scale": ("F16", scale), "zero": ("F16", zero)},
-        "shape": ("I64", np.array([_SIDE, _SIDE])),
-        "axis": ("I32", np.array(1, np.int32)),
-        "packing": ("U8", np.frombuffer(b"4bit_u8", np.uint8)),
-    }
-    return Case(fields, {"quant_method": "hqq"}, formula)
-
-
-def _bitnet() -> Case:
-    words, scale = _bytes(_SIDE // 4, _SIDE), _floats(1)
-
-    def formula() -> Floats:
-        codes = np.concatenate([words >> shift & 3 for shift in (0, 2, 4, 6)])
-        return (codes.astype(np.float32) - np.float32(1)) * scale
-
-    parts = {"weight": ("U8", words), "weight_scale": ("F32", scale)}
-    said = {"quant_method": "bitnet", "linear_class": "autobitlinear"}
-    return Case(parts, said, formula)
-
-
 _CASES: Mapping[str, Callable[[], Case]] = {
     "GPTQ, 4 bits": _gptq,
-    "AWQ gemm": _awq_gemm,
     "NF4": _nf4,
-    "LLM.int8": _llm_int8,
     "FP8, tiles of 128 × 128": _fp8,
-    "int8 of compressed-tensors, in groups": _int8,
-    "int4 of compressed-tensors": _ct_int4,
-    "HQQ, 4 bits": _hqq,
-    "BitNet": _bitnet,
 }
 
 
