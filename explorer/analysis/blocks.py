@@ -23,7 +23,7 @@ from explorer.formats.tensors import Tensor
 from explorer.formats.weights import Span, Stored, reader_of_lines, spans_of
 from explorer.parallel import Check, PerThread, map_in_order, never
 from explorer.quantization.huggingface.layout import block_layout_of
-from explorer.quantization.registry import block_layout, has_block_layout
+from explorer.quantization.registry import block_layout, has_block_layout, read_only
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,33 +111,6 @@ def level_error(levels: NDArray[np.float32]) -> float:
     if gaps.size == 0:
         return 0.0
     return math.sqrt(float((gaps**3).sum() / gaps.sum()) / 12)
-
-
-class RunningScales:
-    """Mean square of the finite block scales so far.
-
-    Sums of runs are kept apart until the end, and then added exactly: their order changes nothing.
-    """
-
-    def __init__(self) -> None:
-        self._squares: list[float] = []  # of each run
-        self._count = 0
-
-    def add(self, scales: NDArray[np.float32]) -> None:
-        """Add a run of scales, each of which holds for as many weights as the others."""
-        sums = np.zeros(2, np.float64)
-        kernel_api.kernels().sum_squares(scales.reshape(-1), sums)
-        self._squares.append(float(sums[0]))
-        self._count += int(sums[1])
-
-    def combine(self, other: RunningScales) -> None:
-        self._squares += other._squares
-        self._count += other._count
-
-    @property
-    def rms(self) -> float:
-        """Root of the mean square; NaN of none."""
-        return math.sqrt(math.fsum(self._squares) / self._count) if self._count else math.nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +288,7 @@ def block_statistics(
     ]
     return BlockStatistics(
         levels=unpacker.levels,
-        code_counts=known.codes.sum(axis=0)[: unpacker.levels.size],
+        code_counts=known.codes[: unpacker.levels.size],
         weights_per_scale=unpacker.weights_per_scale,
         scales=scales,
         minima=minima[0] if minima else None,
@@ -327,18 +300,23 @@ class _RunningBlocks:
 
     def __init__(self, unpacker: BlockUnpacker) -> None:
         self._unpacker = unpacker
-        self.codes = np.zeros((2, _CODES), np.int64)  # their sums count; the kernel needs two
+        self.codes = np.zeros(_CODES, np.int64)  # without those of pairs
+        self._pairs = np.zeros(kernel_api.HALVES, np.uint16), np.zeros(kernel_api.HALVES, np.int64)
         self.moments = [RunningMoments() for _ in range(1 + unpacker.has_minimum)]
 
     def add(self, stored: Stored) -> None:
         codes = self._unpacker.codes(stored).reshape(-1)
-        kernel_api.kernels().count_codes(codes, self.codes[0], self.codes[1])
+        pairs = read_only(codes[: codes.size // 2 * 2].reshape(-1, 2))
+        kernel_api.kernels().count_halves(pairs, *self._pairs)
+        self.codes[codes[pairs.size :]] += 1
         streams = _streams(self._unpacker.scales(stored))
         for moments, stream in zip(self.moments, streams, strict=True):
             moments.add(stream)
 
     def combine(self, other: _RunningBlocks) -> None:
-        self.codes += other.codes
+        few, many = other._pairs
+        pairs = (few + many).reshape(_CODES, _CODES)
+        self.codes += other.codes + pairs.sum(axis=0) + pairs.sum(axis=1)
         for moments, more in zip(self.moments, other.moments, strict=True):
             moments.combine(more)
 

@@ -198,8 +198,8 @@ class RunningHalves:
     """
 
     def __init__(self, tensor: Tensor) -> None:
-        bits = np.arange(kernel_api.KEYS, dtype="<u2").view(np.uint8).reshape(-1, 2)
-        values = np.empty((kernel_api.KEYS, 1), np.float32)
+        bits = np.arange(kernel_api.HALVES, dtype="<u2").view(np.uint8).reshape(-1, 2)
+        values = np.empty((kernel_api.HALVES, 1), np.float32)
         decoder(tensor.type.name)(bits, values)
         self._values = values.reshape(-1)
         self._all: list[Counters] = []
@@ -207,7 +207,7 @@ class RunningHalves:
 
     def _counters(self) -> Counters:
         self._all.append(
-            (np.zeros(kernel_api.KEYS, np.uint16), np.zeros(kernel_api.KEYS, np.int64))
+            (np.zeros(kernel_api.HALVES, np.uint16), np.zeros(kernel_api.HALVES, np.int64))
         )
         return self._all[-1]
 
@@ -224,7 +224,7 @@ class RunningHalves:
     @property
     def found(self) -> tuple[Values, NDArray[np.int64]]:
         """The different weights, float32 [n], and how many there are of each, int64 [n]."""
-        numbers = np.zeros(kernel_api.KEYS, np.int64)
+        numbers = np.zeros(kernel_api.HALVES, np.int64)
         for few, many in list(self._all):
             np.add(numbers, many, out=numbers)
             np.add(numbers, few, out=numbers)
@@ -295,7 +295,7 @@ def count_weights(
 # the weights of a key are taken to be spread over the numbers that share it.
 
 
-_HALF = kernel_api.KEYS // 2
+_HALF = kernel_api.HALVES // 2
 _FINITE = 0x7F80  # keys of one sign that are finite numbers
 
 
@@ -307,7 +307,7 @@ class RunningKeys:
         self._threads = PerThread(self._counts)
 
     def _counts(self) -> NDArray[np.int64]:
-        self._all.append(np.zeros(kernel_api.KEYS, np.int64))
+        self._all.append(np.zeros(kernel_api.HALVES, np.int64))
         return self._all[-1]
 
     def add(self, coded: Coded) -> None:
@@ -327,7 +327,7 @@ class RunningKeys:
         # Borders between keys, in the order of numbers: of -inf, …, of -0 and 0, …, of inf.
         borders = (np.arange(_FINITE + 1, dtype=np.uint32) << 16).view(np.float32)
         borders = np.concatenate((-borders[::-1], borders)).astype(np.float64)
-        counts = sum(list(self._all), np.zeros(kernel_api.KEYS, np.int64))
+        counts = sum(list(self._all), np.zeros(kernel_api.HALVES, np.int64))
         negative = counts[_HALF : _HALF + _FINITE][::-1]
         weights = np.concatenate((negative, [0], counts[:_FINITE]))
         below = np.concatenate(([0], np.cumsum(weights)))

@@ -21,8 +21,8 @@ NAN, POSITIVE_INF, NEGATIVE_INF, OTHERS = range(4)
 LANES: Final = 64
 """Partial sums side by side."""
 
-KEYS: Final = 1 << 16
-"""Counters of `count_halves`, and of `count_keys`: one for each upper half of a float32's bits."""
+HALVES: Final = 1 << 16
+"""Counters of numbers of 16 bits: of `count_halves`, and of `count_keys`."""
 
 
 @cache

@@ -18,21 +18,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from explorer.analysis.kernel_api import (
-    FINITE,
-    LANES,
-    M2,
-    M3,
-    M4,
-    MAX,
-    MEAN,
-    MIN,
-    NAN,
-    NEGATIVE_INF,
-    PIECE,
-    POSITIVE_INF,
-    ZEROS,
-)
+from explorer.analysis.kernel_api import FINITE, LANES, M2, M3, M4, MAX, MEAN, MIN, PIECE, ZEROS
 from explorer.quantization.jit import (
     bits_of_float32,
     count_up,
@@ -163,32 +149,8 @@ def _sum_powers(piece: Any, rows: Any, width: Any, mean: Any, sums: Any) -> None
 
 
 @kernel
-def keep_finite(values: Any, clean: Any, counts: Any) -> Any:
-    """Copy the finite values to `clean`, count the others, and return how many were copied.
-
-    Args:
-        values: float32 [n].
-        clean: float32 [at least n].
-        counts: int64 [OTHERS], to be added to.
-    """
-    kept = 0
-    for i in range(values.size):
-        x = values[i]
-        if x - x == 0:
-            clean[kept] = x
-            kept += 1
-        elif x > 0:
-            counts[POSITIVE_INF] += 1
-        elif x < 0:
-            counts[NEGATIVE_INF] += 1
-        else:
-            counts[NAN] += 1
-    return kept
-
-
-@kernel
 def count_keys(coded: Any, piece: Any, counts: Any) -> None:
-    """Count weights by the upper half of their bits; piece: float32 [PIECE], counts: int64 [KEYS].
+    """Count weights by the upper half of their bits: counts, int64 [HALVES]; piece: float32 [PIECE].
 
     That needs no range beforehand, and resolves a 128th of each power of two.
     """
@@ -207,8 +169,8 @@ def count_halves(blocks: Any, few: Any, many: Any) -> None:
 
     Args:
         blocks: uint8 [n, 2], little-endian.
-        few: uint16 [KEYS]; see `jit.count_up`.
-        many: int64 [KEYS].
+        few: uint16 [HALVES]; see `jit.count_up`.
+        many: int64 [HALVES].
     """
     for b in range(blocks.shape[0]):
         count_up(few, many, u16_at(blocks, b, 0))
@@ -277,45 +239,6 @@ def count_bins(coded: Any, edges: Any, geometry: Any, room: Any, counters: Any) 
             elif x >= edges[index + 1] and index != bins - 1:
                 index, part = index + 1, 0
             total[index * parts + part] += 1
-
-
-@kernel
-def count_codes(codes: Any, counts: Any, other: Any) -> None:
-    """Count how often each code is used.
-
-    Args:
-        codes: uint8 [n].
-        counts: int64 [256], to be added to.
-        other: The same. A counter that was just written is slow to read, so there are two of each.
-    """
-    even = codes.size // 2 * 2
-    for i in range(0, even, 2):
-        counts[codes[i]] += 1
-        other[codes[i + 1]] += 1
-    if even < codes.size:
-        counts[codes[even]] += 1
-
-
-@kernel
-def sum_squares(values: Any, sums: Any) -> None:
-    """Add the squares and the number of finite values; values: float32 [n], sums: float64 [2]."""
-    size = values.size
-    start = size // 2 * 2
-    even, odd, one = 0.0, 0.0, 1.0  # each sum waits for its own last addition only
-    for i in range(0, start, 2):
-        x, y = values[i] * one, values[i + 1] * one
-        even += x * x
-        odd += y * y
-    total, number = even + odd, start
-    if total - total != 0:  # float64 has room for all squares, so some value is not finite
-        start, total, number = 0, 0.0, 0
-    for i in range(start, size):
-        x = values[i] * one
-        if x - x == 0:
-            total += x * x
-            number += 1
-    sums[0] += total
-    sums[1] += number
 
 
 # The loop that makes a picture of a matrix: each cell of it keeps what its numbers amount to.

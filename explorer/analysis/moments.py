@@ -95,21 +95,26 @@ class RunningMoments:
             if done < size:
                 stop = min(size, (done // batch.chunk + 1) * batch.chunk)
                 rest = batch.decode(done, stop)
-                clean = np.empty_like(rest)
-                kept = kernel_api.kernels().keep_finite(rest, clean, self._others)
-                self._measure(Coded.of_values(clean[:kept]))
+                self._measure(Coded.of_values(rest[self._count_others(rest)]))
                 done = stop
 
     def add_counted(self, values: Values, numbers: NDArray[np.int64]) -> None:
         """Add weights, float32 [n], of which there are so many each, int64 [n]."""
-        is_other = np.isnan(values), np.isposinf(values), np.isneginf(values)
-        self._others += [numbers[which].sum() for which in is_other]
-        finite = np.isfinite(values)
+        finite = self._count_others(values, numbers)
         figures = np.zeros((int(finite.sum()), kernel_api.FIGURES))
         figures[:, FINITE] = numbers[finite]
         figures[:, ZEROS] = np.where(values[finite] == 0, numbers[finite], 0)
         figures[:, [MIN, MAX, MEAN]] = values[finite, None]
         self._add_figures(_together(figures, len(figures)))
+
+    def _count_others(
+        self, values: Values, numbers: NDArray[np.int64] | int = 1
+    ) -> NDArray[np.bool_]:
+        """Count what is not finite; return a mask of the others."""
+        others = np.isnan(values), np.isposinf(values), np.isneginf(values)
+        self._others += [np.where(which, numbers, 0).sum() for which in others]
+        finite: NDArray[np.bool_] = np.isfinite(values)
+        return finite
 
     def combine(self, other: RunningMoments) -> None:
         """Add the statistics of other weights."""

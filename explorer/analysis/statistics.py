@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.analysis.blocks import BlockUnpacker, RunningScales, is_quantized, level_error
+from explorer.analysis.blocks import BlockUnpacker, is_quantized, level_error
 from explorer.analysis.histogram import (
     Binning,
     Histogram,
@@ -163,18 +163,15 @@ class GrowingStatistics:
         bins = self._bins if given is None else DEFAULT_BINS
         fine = Binning.of_weights(self._moments.low, self._moments.high, bins)
         binnings = [fine] if given is None else [fine, given]
-        counts, scales = RunningCounts(binnings), RunningScales()
+        counts, scales = RunningCounts(binnings), RunningMoments()
         unpackers = PerThread(lambda: BlockUnpacker(tensor)) if is_quantized(tensor) else None
 
-        def count(span: Span, check: Check) -> RunningScales:
-            scales = RunningScales()
+        def count(span: Span, check: Check) -> RunningMoments:
+            scales = RunningMoments()
             for batch in span.batches(check):
                 counts.add_coded([batch.coded] * len(binnings))
                 if unpackers is not None:
-                    found = unpackers.own.scales(batch.stored).scales.reshape(-1)
-                    step = batch.chunk // unpackers.own.weights_per_scale
-                    for first in range(0, found.size, step):
-                        scales.add(found[first : first + step])
+                    scales.add(unpackers.own.scales(batch.stored).scales.reshape(-1))
             return scales
 
         halves = self._halves
@@ -193,7 +190,7 @@ class GrowingStatistics:
             histogram=binnings[-1].histogram(totals[-1]),
             step_error_rms=None
             if unpackers is None
-            else level_error(unpackers.own.levels) * scales.rms,
+            else level_error(unpackers.own.levels) * scales.moments().rms,
             **self._moments.fields(),
         )
 
