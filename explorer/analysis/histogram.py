@@ -191,25 +191,37 @@ class RunningCounts:
         return found
 
 
-class RunningHalves:
-    """Weights of 16 bits so far, counted by these; any number of threads may add at once.
+class _Halves:
+    """Numbers of 16 bits so far; any number of threads may count at once."""
 
-    All figures follow from how many there are of each of the 65,536 numbers.
-    """
-
-    def __init__(self, tensor: Tensor) -> None:
-        bits = np.arange(kernel_api.HALVES, dtype="<u2").view(np.uint8).reshape(-1, 2)
-        values = np.empty((kernel_api.HALVES, 1), np.float32)
-        decoder(tensor.type.name)(bits, values)
-        self._values = values.reshape(-1)
+    def __init__(self) -> None:
         self._all: list[Counters] = []
         self._threads = PerThread(self._counters)
 
     def _counters(self) -> Counters:
-        self._all.append(
-            (np.zeros(kernel_api.HALVES, np.uint16), np.zeros(kernel_api.HALVES, np.int64))
-        )
+        size = kernel_api.HALVES
+        self._all.append((np.zeros(size, np.uint16), np.zeros(size, np.int64)))
         return self._all[-1]
+
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """How many there are of each, int64 [HALVES]; a thread at work may have counted more."""
+        total = np.zeros(kernel_api.HALVES, np.int64)
+        for few, many in list(self._all):
+            np.add(total, many, out=total)
+            np.add(total, few, out=total)
+        return total
+
+
+class RunningHalves(_Halves):
+    """Weights of 16 bits so far: all figures follow from how many there are of each number."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        super().__init__()
+        bits = np.arange(kernel_api.HALVES, dtype="<u2").view(np.uint8).reshape(-1, 2)
+        values = np.empty((kernel_api.HALVES, 1), np.float32)
+        decoder(tensor.type.name)(bits, values)
+        self._values = values.reshape(-1)
 
     @staticmethod
     def suit(tensor: Tensor) -> bool:
@@ -224,10 +236,7 @@ class RunningHalves:
     @property
     def found(self) -> tuple[Values, NDArray[np.int64]]:
         """The different weights, float32 [n], and how many there are of each, int64 [n]."""
-        numbers = np.zeros(kernel_api.HALVES, np.int64)
-        for few, many in list(self._all):
-            np.add(numbers, many, out=numbers)
-            np.add(numbers, few, out=numbers)
+        numbers = self.numbers
         used = np.flatnonzero(numbers)
         return self._values[used], numbers[used]
 
@@ -299,27 +308,19 @@ _HALF = kernel_api.HALVES // 2
 _FINITE = 0x7F80  # keys of one sign that are finite numbers
 
 
-class RunningKeys:
-    """Weights so far, counted by key; any number of threads may add to it at once."""
-
-    def __init__(self) -> None:
-        self._all: list[NDArray[np.int64]] = []
-        self._threads = PerThread(self._counts)
-
-    def _counts(self) -> NDArray[np.int64]:
-        self._all.append(np.zeros(kernel_api.HALVES, np.int64))
-        return self._all[-1]
+class RunningKeys(_Halves):
+    """Weights so far, counted by key."""
 
     def add(self, coded: Coded) -> None:
         """Count weights."""
-        kernel_api.kernels().count_keys(coded, np.empty(PIECE, np.float32), self._threads.own)
+        kernel_api.kernels().count_keys(coded, np.empty(PIECE, np.float32), *self._threads.own)
 
     def histogram(self, low: float, high: float, bins: int, *, whole: bool) -> Histogram:
         """Return a histogram from `low` to `high` whose counts are approximate.
 
         Args:
             whole: Whether the edges are the least and the greatest weight: then the sum of the
-                counts is right. A thread that is at work may have counted a bit more.
+                counts is right.
         """
         if not low < high:
             low, high = (low - 0.5, high + 0.5) if low == high else (0.0, 1.0)
@@ -327,7 +328,7 @@ class RunningKeys:
         # Borders between keys, in the order of numbers: of -inf, …, of -0 and 0, …, of inf.
         borders = (np.arange(_FINITE + 1, dtype=np.uint32) << 16).view(np.float32)
         borders = np.concatenate((-borders[::-1], borders)).astype(np.float64)
-        counts = sum(list(self._all), np.zeros(kernel_api.HALVES, np.int64))
+        counts = self.numbers
         negative = counts[_HALF : _HALF + _FINITE][::-1]
         weights = np.concatenate((negative, [0], counts[:_FINITE]))
         below = np.concatenate(([0], np.cumsum(weights)))

@@ -149,8 +149,8 @@ def _sum_powers(piece: Any, rows: Any, width: Any, mean: Any, sums: Any) -> None
 
 
 @kernel
-def count_keys(coded: Any, piece: Any, counts: Any) -> None:
-    """Count weights by the upper half of their bits: counts, int64 [HALVES]; piece: float32 [PIECE].
+def count_keys(coded: Any, piece: Any, few: Any, many: Any) -> None:
+    """Count weights by the upper half of their bits; piece: float32 [PIECE], counts as below.
 
     That needs no range beforehand, and resolves a 128th of each power of two.
     """
@@ -160,7 +160,7 @@ def count_keys(coded: Any, piece: Any, counts: Any) -> None:
         size = size if size < PIECE else PIECE
         decode_piece(coded, start, size, piece)
         for i in range(size):
-            counts[bits_of_float32(piece[i]) >> u32(16)] += 1
+            count_up(few, many, bits_of_float32(piece[i]) >> u32(16))
 
 
 @kernel
