@@ -15,15 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.analysis import kernel_api
-from explorer.analysis.errors.metrics import kernels
-from explorer.analysis.histogram import Binning, Histogram, RunningCounts
+from explorer.analysis.histogram import Binning, Halves, Histogram, RunningCounts
 from explorer.analysis.moments import Moments, RunningMoments
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights import Span, Stored, reader_of_lines, spans_of
 from explorer.parallel import Check, PerThread, map_in_order, never
 from explorer.quantization.huggingface.layout import block_layout_of
-from explorer.quantization.registry import block_layout, has_block_layout, read_only
+from explorer.quantization.registry import block_layout, has_block_layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,18 +146,16 @@ def code_shares(tensor: Tensor, workers: int = 1, cancel: Check | None = None) -
     if not is_quantized(tensor):
         return None
     unpackers = PerThread(lambda: BlockUnpacker(tensor))
-    total = CodeCounts(unpackers.own.levels)
+    counts = CodeCounts(unpackers.own.levels)
 
-    def count(span: Span, check: Check) -> CodeCounts:
-        counts = CodeCounts(unpackers.own.levels)
+    def count(span: Span, check: Check) -> None:
         for stored in span.runs(check):
             counts.add(unpackers.own.codes(stored))
-        return counts
 
     with map_in_order(spans_of(tensor), count, workers=workers, check=cancel or never) as found:
-        for _, counts in found:
-            total.combine(counts)
-    return total.shares()
+        for _ in found:
+            pass
+    return counts.shares()
 
 
 def saturated_codes(levels: NDArray[np.float32]) -> NDArray[np.bool_]:
@@ -173,37 +169,43 @@ def saturated_codes(levels: NDArray[np.float32]) -> NDArray[np.bool_]:
     return found
 
 
-class CodeCounts:
-    """Saturated and zero codes, counted.
-
-    Only codes of these levels are looked for, usually two or three: vectors of weights are compared
-    with each, which is several times as fast as counting all codes one by one.
+class CodeCounts(Halves):
+    """Codes so far, counted two at once; any number of threads may add at once.
 
     Args:
         levels: float32 [codes]: the value of each code before scaling.
     """
 
     def __init__(self, levels: NDArray[np.float32]) -> None:
-        ends = saturated_codes(levels)
-        wanted = np.flatnonzero(ends | (levels == 0))
-        self._ends, self._zeros = ends[wanted], levels[wanted] == 0
-        self._wanted = wanted.astype(np.uint8)
-        self._counts = np.zeros(wanted.size, np.int64)
-        self._seen = 0
+        super().__init__()
+        self._levels = levels
+        self._odd: list[int] = []  # codes without another beside them
 
     def add(self, codes: NDArray[np.uint8]) -> None:
-        """Count codes, uint8 of any shape."""
-        self._seen += codes.size
-        kernels().count_some_codes(codes.reshape(-1), self._wanted, self._counts)
+        """Count codes, uint8 of any shape, C-contiguous."""
+        codes = codes.reshape(-1)
+        pairs = codes[: codes.size // 2 * 2].reshape(-1, 2)
+        self.add_halves(pairs)
+        self._odd += codes[pairs.size :].tolist()
 
     def combine(self, other: CodeCounts) -> None:
         """Add what another one counted with the same levels."""
-        self._seen += other._seen
-        self._counts += other._counts
+        self.add_all(other)
+        self._odd += other._odd
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How often each code is used, int64 [codes]."""
+        pairs = self.numbers.reshape(_CODES, _CODES)
+        odd = np.bincount(np.array(self._odd, np.intp), minlength=_CODES)
+        found: NDArray[np.int64] = pairs.sum(axis=0) + pairs.sum(axis=1) + odd
+        return found[: self._levels.size]
 
     def shares(self) -> CodeShares:
-        saturated, zeros = (int(self._counts[one].sum()) for one in (self._ends, self._zeros))
-        return CodeShares(self._seen, saturated, zeros)
+        counts, ends = self.counts, saturated_codes(self._levels)
+        return CodeShares(
+            *(int(n.sum()) for n in (counts, counts[ends], counts[self._levels == 0]))
+        )
 
 
 _CODES = 256  # a code is a byte at most
@@ -261,11 +263,12 @@ def block_statistics(
     check = cancel or never
     unpackers = PerThread(lambda: BlockUnpacker(tensor))
     unpacker = unpackers.own
-    known = _RunningBlocks(unpacker)
+    known, codes = _RunningBlocks(unpacker), CodeCounts(unpacker.levels)
 
     def gather(span: Span, check: Check) -> _RunningBlocks:
         blocks = _RunningBlocks(unpackers.own)
         for stored in span.runs(check):
+            codes.add(unpackers.own.codes(stored))
             blocks.add(stored)
         return blocks
 
@@ -288,7 +291,7 @@ def block_statistics(
     ]
     return BlockStatistics(
         levels=unpacker.levels,
-        code_counts=known.codes[: unpacker.levels.size],
+        code_counts=codes.counts,
         weights_per_scale=unpacker.weights_per_scale,
         scales=scales,
         minima=minima[0] if minima else None,
@@ -296,27 +299,18 @@ def block_statistics(
 
 
 class _RunningBlocks:
-    """Codes counted, and statistics of scales and minima, of the blocks so far."""
+    """Statistics of scales and minima of the blocks so far."""
 
     def __init__(self, unpacker: BlockUnpacker) -> None:
         self._unpacker = unpacker
-        self.codes = np.zeros(_CODES, np.int64)  # without those of pairs
-        self._pairs = np.zeros(kernel_api.HALVES, np.uint16), np.zeros(kernel_api.HALVES, np.int64)
         self.moments = [RunningMoments() for _ in range(1 + unpacker.has_minimum)]
 
     def add(self, stored: Stored) -> None:
-        codes = self._unpacker.codes(stored).reshape(-1)
-        pairs = read_only(codes[: codes.size // 2 * 2].reshape(-1, 2))
-        kernel_api.kernels().count_halves(pairs, *self._pairs)
-        self.codes[codes[pairs.size :]] += 1
         streams = _streams(self._unpacker.scales(stored))
         for moments, stream in zip(self.moments, streams, strict=True):
             moments.add(stream)
 
     def combine(self, other: _RunningBlocks) -> None:
-        few, many = other._pairs
-        pairs = (few + many).reshape(_CODES, _CODES)
-        self.codes += other.codes + pairs.sum(axis=0) + pairs.sum(axis=1)
         for moments, more in zip(self.moments, other.moments, strict=True):
             moments.combine(more)
 

@@ -191,7 +191,7 @@ class RunningCounts:
         return found
 
 
-class _Halves:
+class Halves:
     """Numbers of 16 bits so far; any number of threads may count at once."""
 
     def __init__(self) -> None:
@@ -203,6 +203,14 @@ class _Halves:
         self._all.append((np.zeros(size, np.uint16), np.zeros(size, np.int64)))
         return self._all[-1]
 
+    def add_halves(self, blocks: Blocks) -> None:
+        """Count numbers, uint8 [n, 2], little-endian."""
+        kernel_api.kernels().count_halves(read_only(blocks), *self._threads.own)
+
+    def add_all(self, other: Halves) -> None:
+        """Add what was counted elsewhere, and is done."""
+        self._all += other._all
+
     @property
     def numbers(self) -> NDArray[np.int64]:
         """How many there are of each, int64 [HALVES]; a thread at work may have counted more."""
@@ -213,7 +221,7 @@ class _Halves:
         return total
 
 
-class RunningHalves(_Halves):
+class RunningHalves(Halves):
     """Weights of 16 bits so far: all figures follow from how many there are of each number."""
 
     def __init__(self, tensor: Tensor) -> None:
@@ -228,10 +236,6 @@ class RunningHalves(_Halves):
         """Return whether a tensor's weights are 16 bits each."""
         kind = tensor.type
         return tensor.companions is None and (kind.block_weights, kind.block_bytes) == (1, 2)
-
-    def add(self, blocks: Blocks) -> None:
-        """Count weights, uint8 [n, 2]."""
-        kernel_api.kernels().count_halves(read_only(blocks), *self._threads.own)
 
     @property
     def found(self) -> tuple[Values, NDArray[np.int64]]:
@@ -308,7 +312,7 @@ _HALF = kernel_api.HALVES // 2
 _FINITE = 0x7F80  # keys of one sign that are finite numbers
 
 
-class RunningKeys(_Halves):
+class RunningKeys(Halves):
     """Weights so far, counted by key."""
 
     def add(self, coded: Coded) -> None:

@@ -150,7 +150,7 @@ class GrowingStatistics:
         for batch in span.batches(check):
             if self._halves is not None:
                 assert isinstance(batch.stored, np.ndarray)  # blocks of one weight each
-                self._halves.add(batch.stored)
+                self._halves.add_halves(batch.stored)
                 continue
             moments.add_batch(batch)
             if self._keys is not None:

@@ -25,12 +25,10 @@ from explorer.quantization.jit import (
     i32,
     kernel,
     routine,
-    u8,
     u32,
 )
 
 _TREE: Final = 4 * at.LANES
-_RUN: Final = 128  # codes that a byte can count
 
 
 @kernel
@@ -183,28 +181,6 @@ def _count_keys(r: Any, c: Any, codes: Any, few: Any, many: Any) -> None:
         codes[i] = bits_of_float32(abs(c[i] - r[i])) >> u32(31 - at.KEY_BITS)
     for i in range(r.size):
         count_up(few, many, codes[i])
-
-
-@kernel
-def count_some_codes(codes: Any, wanted: Any, counts: Any) -> None:
-    """Count how often some codes are used.
-
-    Args:
-        codes: uint8 [n].
-        wanted: uint8 [m].
-        counts: int64 [m], to be added to.
-    """
-    whole = codes.size // _RUN * _RUN
-    for k in range(wanted.size):
-        code, total = wanted[k], 0
-        for start in range(0, whole, _RUN):
-            run = u8(0)
-            for i in range(_RUN):
-                run = u8(run + u8(codes[numba.uintp(start + i)] == code))
-            total += run
-        for i in range(whole, codes.size):
-            total += codes[i] == code
-        counts[k] += total
 
 
 # The loop that counts pairs of weights for pictures, whatever range they turn out to have.
