@@ -11,7 +11,7 @@ from typing import Any, Final
 from explorer.analysis.errors.metrics import ErrorMetrics, WeightedErrors
 from explorer.analysis.what_if import PRESENT, SizeAfter, TypeErrors
 from explorer.planner.inputs import PlannedMemory
-from explorer.planner.plan import Level
+from explorer.planner.plans import Level
 from explorer.present.plan import LEVEL_WORDS, fit_state
 from explorer.present.tables.errors import FIGURES, SATURATION, WEIGHTED
 from explorer.present.tables.recipes import types_text
