@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from explorer.errors import Choice, FormatError
 from explorer.planner.plans import Level
 from explorer.present.fits import Target
+from explorer.present.speed import AT_MOST
 from explorer.present.tables.library import ModelChoice
 from explorer.sources import Address
 from explorer.sources.remote.addresses import HUB, REGISTRY, HubPart, parse_address
@@ -164,4 +165,6 @@ def _name(choice: ModelChoice) -> str:
 
 
 def _speed(choice: ModelChoice) -> str:
+    if choice.speed.startswith(AT_MOST):
+        return f" At most {choice.speed.removeprefix(AT_MOST)} tokens/s."
     return f" About {choice.speed} tokens/s." if choice.speed else ""

@@ -18,6 +18,7 @@ SPEED_TIP: Final = (
     "Tokens a second that real programs reach with this plan: 40 to 95 % of the bound by "
     "bandwidth, 25 to 60 % with experts."
 )
+AT_MOST: Final = "≤ "  # before a bound where nobody knows what is reached of it
 _WHOLE = 10  # tokens a second from which on they are told without decimals
 
 
@@ -43,7 +44,7 @@ class Speed:
     @property
     def brief(self) -> str:
         """ "15–30": what real programs reach, or "≤ 38" where nobody knows that."""
-        return _reached(self.empty, "–") or f"≤ {_rate(self.most)}"
+        return _reached(self.empty, "–") or f"{AT_MOST}{_rate(self.most)}"
 
     @property
     def sentence(self) -> str:

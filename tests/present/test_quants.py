@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -62,9 +63,12 @@ def test_the_web_is_asked_where_a_name_says_where_a_model_came_from() -> None:
     assert str(address_of(remote, "")).startswith("hf://owner/repo")
 
 
-def choice(name: str, bits: float, level: Level | None, speed: float = 0) -> ModelChoice:
+def choice(
+    name: str, bits: float, level: Level | None, speed: float = 0, kind: str = "dense"
+) -> ModelChoice:
     layers = {None: 0, Level.NOT: 0, Level.PARTLY: 20, Level.FITS: 33}[level]
     bound = speed_bound({CPU: 1000}, {CPU: Bandwidth(CPU, round(1000 * speed), "")}, 0)
+    bound = replace(bound, kind=kind)
     verdict = None if level is None else Verdict(level, layers, 33)
     fit = ModelFit(verdict, "", speed=Speed(bound, bound) if speed else None)
     return ModelChoice(name, Path(name), 1, Version(1, bits, name, fit))
@@ -86,6 +90,7 @@ FITS, PARTLY, NOT = Level.FITS, Level.PARTLY, Level.NOT
         ([choice("bf16", 16.0, FITS), choice("f32", 32.0, FITS)], 0, "Take bf16. "),
         ([choice("q4", 4.8, FITS), choice("mmproj", 16.0, None)], 0, "Take q4. "),
         ([choice("one", 4.8, FITS)], 0, "Take one. It fits with 8k tokens, f16 cache."),
+        ([choice("vllm", 16.0, FITS, 80, "")], 0, "f16 cache. At most 80 tokens/s."),
         (
             [choice("q4", 4.8, PARTLY, 20), choice("q2", 2.5, PARTLY, 30), choice("q8", 8.5, NOT)],
             1,
