@@ -20,7 +20,7 @@ from explorer.planner.devices import MOST_GIGABYTES
 from explorer.planner.inputs import PlanInputs, plan_result
 from explorer.planner.plans import MEMORY, CurveKind, CurveValue, Level, Plan
 from explorer.planner.settings import SETTINGS
-from explorer.present.plan import attention_text, context_text
+from explorer.present.plan import context_text
 from explorer.sources import Address
 from explorer.sources.remote.addresses import HUB, REGISTRY, HubPart
 from explorer.text import bytes_text, integer_text, plain_text
@@ -79,7 +79,7 @@ def environment_lines(plan: Plan) -> list[str]:
 
     Nothing where the program loads other files than Ollama does.
     """
-    if _LLAMA_SERVER not in plan.engine.serve:
+    if plan.request.h.is_safetensors:
         return []
     asked, kind = plan.request.settings, plan.used("kv_cache_type")
     accepted = kind in _SERVER_TYPES and asked.kv_cache_type is not None
@@ -96,7 +96,7 @@ def environment_lines(plan: Plan) -> list[str]:
 
 def modelfile_lines(plan: Plan) -> list[str]:
     """Return the parameters that a Modelfile can hold; nothing where Ollama loads no such file."""
-    if _LLAMA_SERVER not in plan.engine.serve:
+    if plan.request.h.is_safetensors:
         return []
     layers = plan.request.settings.num_gpu
     values = {
@@ -114,7 +114,7 @@ def server_command(path: Path, plan: Plan, projector: Path | None = None) -> str
         return ""
     if serve[0] != _LLAMA_SERVER:
         return shlex.join([*serve, _folder(path), *plan.details.arguments()])
-    words = [*serve, *_server_model(path), *_server_options(plan)]
+    words = [*serve, *_server_model(path), *plan.details.arguments()]
     if projector is not None:
         words += ["--mmproj", str(projector)]
     options = {"projector": "--mmproj", "lora": "--lora", "draft": "--model-draft"}
@@ -138,30 +138,6 @@ def _server_model(path: Path) -> list[str]:
         part = HubPart.of(path)
         return ["--hf-repo", part.repository, *(["--hf-file", part.file] if part.file else [])]
     return ["--model", "model.gguf"] if path.scheme == REGISTRY else ["--model-url", str(path)]
-
-
-def _server_options(plan: Plan) -> Iterator[str]:
-    """Yield the options; llama-server's context is that of all sequences together."""
-    if arguments := plan.details.arguments():
-        yield from arguments
-        return
-    batch, kind, attention = map(plan.used, ("batch", "kv_cache_type", "flash_attention"))
-    options = {
-        "--ctx-size": plan.cells,
-        "--parallel": plan.used("parallel"),
-        "--batch-size": batch,
-        "--ubatch-size": batch,
-        "--cache-type-k": kind,
-        "--cache-type-v": kind,
-        "--flash-attn": None if attention is None else attention_text(plan),
-        "--n-gpu-layers": plan.gpu_layers,
-    }
-    for option, value in options.items():
-        if value is not None:
-            yield from (option, str(value))
-    shares = [len(held.layers) for held in plan.gpus]
-    if sum(map(bool, shares)) > 1:
-        yield from ("--tensor-split", ",".join(map(str, shares)))
 
 
 # The values that a slider stops at, spaced by their logarithm. A slider of Qt counts in integers

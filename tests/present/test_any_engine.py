@@ -111,7 +111,8 @@ def test_its_plan_is_said_drawn_and_exported(request_: PlanRequest) -> None:
     found = PlannedModel("model", "other", plan)
     assert "Another engine, as of today" in plan_text(found, plan)
     assert PLAN_FILE["total"].value(found.row()) == plan.total
-    assert server_command(Path("m.gguf"), plan).startswith("llama-server --model m.gguf")
+    command = server_command(Path("m.gguf"), plan, Path("p.gguf"))
+    assert command == "llama-server --model m.gguf --mmproj p.gguf"
     assert "OLLAMA_CONTEXT_LENGTH=4096" in environment_lines(plan)
     assert modelfile_lines(plan) == ["PARAMETER num_ctx 4096"]
     assert words.lm_studio_lines(plan) == []

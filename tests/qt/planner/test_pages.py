@@ -373,13 +373,14 @@ def test_settings_are_written_for_other_programs(qtbot: QtBot, panel: Panel) -> 
     panel.state.set(num_gpu=9)
     page = panel.body.export
     _open(panel, page)
-    parts = {"server": "--ctx-size 40000", "environment": "=20000", "modelfile": "num_gpu 9"}
-    for name, part in parts.items():
+    for name, part in (("environment", "=20000"), ("modelfile", "num_gpu 9")):
         text = copied(qtbot, page.copy_buttons[name].click)
         assert part in text == page.text(name)
     assert not page.text("lm_studio")  # the old estimate is not its engine's
+    assert not page.text("server")
     panel.state.replace_inputs(profile="llama.cpp")
     panel.settle()
+    assert "--ctx-size 20480 --parallel 2" in copied(qtbot, page.copy_buttons["server"].click)
     fields = copied(qtbot, page.copy_buttons["lm_studio"].click).splitlines()
     assert fields[:2] == ["Context Length: 20480", "GPU Offload: 9 layers"]
 

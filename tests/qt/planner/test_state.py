@@ -19,7 +19,6 @@ from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host
 from explorer.planner.engines.ollama_013.engine import OLLAMA_013
 from explorer.planner.inputs import PlanInputs, PlanResult
-from explorer.present.plan_export import server_command
 from explorer.qt.jobs import JobRunner
 from explorer.qt.machine import PlannedMachine
 from explorer.qt.planner import state as state_module
@@ -204,8 +203,6 @@ def test_a_separate_projector_is_part_of_the_plan() -> None:
     assert plan is not None
     assert plan.gpus[0].projector == GIB
     assert state.inputs.settings.projector_bytes == 0  # another model has none
-    command = server_command(model.path, plan, model.projector)
-    assert command.endswith("--mmproj p.gguf")
 
 
 def test_models_that_are_loaded_already_are_planned_once_for_a_machine(

@@ -44,6 +44,7 @@ class Ollama013(Engine):
     """Ollama up to 0.13, by its own engine."""
 
     name = "ollama-graphsize"
+    serve = ()  # its own engine, which no command line starts alike
     title = "Ollama up to 0.13: its own estimate and layout of layers"
     short_title = "Ollama up to 0.13"
     rule = "the old estimate counts a whole attention matrix for each GPU"
