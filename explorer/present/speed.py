@@ -15,8 +15,8 @@ from explorer.present.plan import short_name
 from explorer.text import bytes_text, counted, digits_text, float_text, integer_text, plain_text
 
 SPEED_TIP: Final = (
-    "Tokens a second that real programs reach with this plan: 40 to 95 % of the bound by "
-    "bandwidth, 25 to 60 % with experts."
+    "At most: what a token reads, by the bandwidth of each memory, which the planner's Details "
+    "have. Published runs of llama.cpp reached 40 to 95 % of that, with experts 25 to 60 %."
 )
 AT_MOST: Final = "≤ "  # before a bound where nobody knows what is reached of it
 _WHOLE = 10  # tokens a second from which on they are told without decimals

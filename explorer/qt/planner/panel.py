@@ -20,7 +20,7 @@ from explorer.planner.advice import Advice, setting_of, solve
 from explorer.planner.plans import Engine, Level
 from explorer.planner.request import PlanRequest
 from explorer.present import plan as plan_texts
-from explorer.present.speed import Speed, speed_here
+from explorer.present.speed import SPEED_TIP, Speed, speed_here
 from explorer.qt.addresses import dropped_log
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobSlot, drop_frames
@@ -486,7 +486,7 @@ class AnswerBar(QtWidgets.QWidget):
     def _show_speed(self, found: Speed | str) -> None:
         plan = self._current.plan
         remarks = [] if plan is None else plan_texts.remarks(plan)
-        words, tip = (found, []) if isinstance(found, str) else (found.sentence, [_SPEED_TIP])
+        words, tip = (found, []) if isinstance(found, str) else (found.sentence, [SPEED_TIP])
         if plan is not None and plan.verdict.short:  # what to know of it says more
             words = remarks[0] if remarks else words
         self.speed.setText(words)
@@ -576,10 +576,6 @@ class AnswerBar(QtWidgets.QWidget):
 
 
 _ASK_CONTEXT: Final = partial(solve, "context")
-_SPEED_TIP: Final = (
-    "At most: what a token reads, by the bandwidth of each memory. Published runs reached 40 to "
-    "95 % of that, with experts 25 to 60 %. Bandwidths are under Details."
-)
 
 
 class PlannerBody(QtWidgets.QWidget):
