@@ -64,7 +64,7 @@ def resource(name: str) -> Traversable:
     (pyproject.toml); in a checkout the original lies beside the package.
 
     Args:
-        name: Its place below `resources/`, with slashes: ``"demo/words.txt"``.
+        name: Its place below `resources/`, with slashes: ``"guide/start.md"``.
 
     Raises:
         FileNotFoundError: The installation lacks it.
@@ -78,3 +78,8 @@ def resource(name: str) -> Traversable:
     if not (place.is_file() or place.is_dir()):
         raise FileNotFoundError(f"the installation lacks its file {name!r}. Install it again")
     return place
+
+
+def demo_model() -> Path:
+    """Return the demo model: a GGUF file of random weights that the program ships."""
+    return Path(str(resource("demo/Demo-2.5M-v1.0-Q4_0.gguf")))

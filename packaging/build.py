@@ -78,7 +78,7 @@ def main(arguments: list[str]) -> int:
     for folder in (DIST, BUILD):
         folder.mkdir(exist_ok=True)
     try:
-        from proof import demo_model  # noqa: PLC0415 - --help needs none of it
+        from explorer.paths import demo_model  # noqa: PLC0415 - --help needs none of it
 
         model = demo_model() if options.model is None else options.model.absolute()
         for name in options.names or STANDARD:

@@ -68,8 +68,7 @@ ENVIRONMENT = {
 
 FILES = {
     "~/.config/gguf-explorer/gguf-explorer.ini": "Settings of the window.",
-    "~/.cache/gguf-explorer/": "Compiled kernels, the demo model, earlier results. It may be "
-    "deleted.",
+    "~/.cache/gguf-explorer/": "Compiled kernels, earlier results. It may be deleted.",
 }
 
 

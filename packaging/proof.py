@@ -56,13 +56,6 @@ def new_home(name: str) -> Path:
     return new_folder(BUILD / "homes" / name)
 
 
-def demo_model() -> Path:
-    """Return the demo model, made if it is not there."""
-    from explorer.demo import make_demo  # noqa: PLC0415 - only where no model is named
-
-    return make_demo()
-
-
 def files_of(folder: Path) -> Mapping[Path, int]:
     """Return every file below a folder with the time of its last change, in nanoseconds."""
     return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}

@@ -102,13 +102,13 @@ def main(arguments: list[str]) -> int:
     from PySide6.QtWidgets import QApplication  # noqa: PLC0415
     from screenshots import FOLDER, SIZE, settle, shrink  # noqa: PLC0415
 
-    from explorer.demo import make_demo  # noqa: PLC0415
+    from explorer.paths import demo_model  # noqa: PLC0415
     from explorer.qt.main_window import MainWindow  # noqa: PLC0415
     from explorer.qt.settings import Settings  # noqa: PLC0415
     from explorer.qt.theme import Scheme, apply_scheme  # noqa: PLC0415
 
     folder = Path(tempfile.mkdtemp())
-    models = make_folders(Path(arguments[0]) if arguments else make_demo(), folder)
+    models = make_folders(Path(arguments[0]) if arguments else demo_model(), folder)
     app = QApplication(sys.argv[:1])
     app.setStyle("Fusion")
     apply_scheme(Scheme.LIGHT)

@@ -17,9 +17,11 @@ import time
 from pathlib import Path
 
 from frozen import FOLDER, program_in
-from proof import Started, demo_model, new_home, smallest_quantized_tensor
+from proof import Started, new_home, smallest_quantized_tensor
 from screen import Launch, Shown, open_screen, shown
 from tools import BUILD, PackagingError, fail, run, say, tool
+
+from explorer.paths import demo_model
 
 SYSTEM_PYTHON = "/usr/bin/python3"  # pyatspi is Debian's, and in no registry
 PANELS = {

@@ -74,7 +74,7 @@ def take_sheet(scheme: str, scale: str, views: list[str], models: list[Path]) ->
     """Open the models and take the pictures of some views."""
     from PySide6.QtWidgets import QApplication  # noqa: PLC0415 - the parent needs no Qt
 
-    from explorer.demo import make_demo  # noqa: PLC0415
+    from explorer.paths import demo_model  # noqa: PLC0415
     from explorer.qt.main_window import MainWindow  # noqa: PLC0415
     from explorer.qt.quick_open import QuickOpen  # noqa: PLC0415
     from explorer.qt.settings import Settings  # noqa: PLC0415
@@ -86,7 +86,7 @@ def take_sheet(scheme: str, scale: str, views: list[str], models: list[Path]) ->
     window = MainWindow(Settings(fresh=True))
     window.showNormal()  # the screen without a display is small, and a window takes all of it
     window.resize(*SIZE)
-    models = models or [make_demo()]
+    models = models or [demo_model()]
     window.bottom.machine.show_machine()  # as the program does at its start
     window.open_paths(models)
     settle(lambda: len(window.documents) == len(models) and not window.runner.jobs)
@@ -167,12 +167,12 @@ def show_page(window: MainWindow, document: Document, view: str) -> None:
 def show_library(window: MainWindow) -> None:
     """List a small store, and open one of its models as far as its tensors."""
 
-    from explorer.demo import make_demo  # noqa: PLC0415
+    from explorer.paths import demo_model  # noqa: PLC0415
     from explorer.stores import Place, StoreKind  # noqa: PLC0415
 
     sample = ROOT.parent / "shared" / "data" / "ollama_store" / "models"
     folder = Path(tempfile.mkdtemp()) / "models"  # pictures show no private folders
-    shutil.copytree(sample if sample.is_dir() else make_demo().parent, folder)
+    shutil.copytree(sample if sample.is_dir() else demo_model().parent, folder)
     kind = StoreKind.OLLAMA if sample.is_dir() else StoreKind.FOLDER
     view = window.panels.library.widget
     view.scanner.places = lambda: [Place(kind, folder)]

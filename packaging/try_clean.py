@@ -190,7 +190,7 @@ def main(arguments: list[str]) -> int:
         parser.error(f"there is no package {', '.join(unknown)}")
     if os.name != "posix" or os.geteuid() != 0:
         fail("only root may mount and change the root folder; start this with sudo")
-    from proof import demo_model  # noqa: PLC0415 - --help needs none of it
+    from explorer.paths import demo_model  # noqa: PLC0415 - --help needs none of it
 
     try:
         make_base(options.base)

@@ -21,10 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from flatpak import MANIFEST, PYTHON, builder_command, fetch_wheels
-from proof import Started, demo_model, files_of, new_home, prove_commands, prove_window
+from proof import Started, files_of, new_home, prove_commands, prove_window
 from run import OFFSCREEN_LIBRARIES, WINDOW_LIBRARIES
 from tools import APP_ID, BUILD, PackagingError, fail, new_folder, run, say, tool
 from try_clean import USER_ID, make_base
+
+from explorer.paths import demo_model
 
 BASE = BUILD / "debian-13"
 OWN = Path(".var", "app", APP_ID)  # the program's folder in a home folder

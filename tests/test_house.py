@@ -20,7 +20,7 @@ ROOT = Path(__file__).parent.parent
 
 _CORE_WITHOUT_QT = """
 import sys
-import explorer.cli.main, explorer.demo, explorer.present.model, explorer.formats, explorer.tabular
+import explorer.cli.main, explorer.present.model, explorer.formats, explorer.tabular
 import explorer.formats.vocabulary, explorer.formats.tensor_filter, explorer.formats.structure
 qt = ("PySide6", "shiboken6", "pyqtgraph")
 found = [name for name in sys.modules if name.split(".")[0] in qt]

@@ -16,8 +16,6 @@ from hypothesis import strategies as st
 from explorer import private_folder
 from explorer.analysis.survey_cache import SurveyCache
 from explorer.crash_reports import CrashReports
-from explorer.demo import make_demo
-from explorer.errors import SourceError
 from explorer.private_folder import ABANDONED_S, PrivateFolder, seal, why_unavailable
 from explorer.quantization import kernel_cache
 from explorer.sources.remote.addresses import Address
@@ -93,20 +91,11 @@ def _keep_a_report() -> bool:
     return CrashReports().write("a report") is not None
 
 
-def _keep_the_demo() -> bool:
-    try:
-        make_demo()
-    except SourceError:
-        return False
-    return True
-
-
 KEPT: dict[str, Callable[[], bool]] = {
     "kernels": _keep_a_kernel,
     "surveys": _keep_results,
     "addresses": _keep_a_header,
     "crashes": _keep_a_report,
-    "demo": _keep_the_demo,
 }
 """All that the program keeps, by the folder: keeps it and returns whether that could be done."""
 
@@ -143,8 +132,7 @@ def test_another_user_s_folder_is_refused(
     monkeypatch.setattr(os, "geteuid", lambda: cache.stat().st_uid + 1)
     with pytest.raises(PermissionError, match="it belongs to another user"):
         PrivateFolder(name).make()
-    if name != "demo":
-        assert not KEPT[name]()
+    assert not KEPT[name]()
     assert list(cache.iterdir()) == []
 
 
@@ -152,11 +140,7 @@ def test_another_user_s_folder_is_refused(
 def test_where_no_folder_can_be_made_all_goes_on(cache: Path, name: str) -> None:
     cache.parent.mkdir()
     cache.write_text("a file where the folder would be")
-    if name == "demo":
-        with pytest.raises(SourceError, match="GGUF_EXPLORER_CACHE"):
-            make_demo()
-    else:
-        assert not KEPT[name]()
+    assert not KEPT[name]()
     PrivateFolder().remove_leftovers()
     assert cache.is_file()
 

@@ -58,7 +58,7 @@ class Actions:
         self.open_address = make("Open &address…", "Ctrl+L", tip)
         self.offline = make("Read nothing from the &web", "", "Refuse all addresses")
         self.offline.setCheckable(True)
-        self.open_demo = make("Open &demo model", "", "Open a small model that this program makes")
+        self.open_demo = make("Open &demo model", "", "Open a small model of random weights")
         tip = "Show what a program measured beside the plan of the current model"
         self.compare_log = make("Compare with a &log…", "", tip)
         tip = "Show another model beside the current one: what they differ in"

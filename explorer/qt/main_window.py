@@ -16,6 +16,7 @@ from PySide6.QtCore import QSize, Qt
 from explorer.crash_reports import CrashReports
 from explorer.errors import ExplorerError, ManyRequestsError, SeveralModelsError
 from explorer.formats.tensors import Extent
+from explorer.paths import demo_model
 from explorer.present.questions import ATTACHMENTS, FILES, MACHINE, QUANTS
 from explorer.present.titles import FULL_TITLES
 from explorer.qt.actions import (
@@ -488,14 +489,9 @@ class MainWindow(QtWidgets.QMainWindow):
             self.show_demo()
 
     def show_demo(self) -> None:
-        """Make the demo model if it is not there, and open it; list its folder in the library."""
+        """Open the demo model."""
         self.panels.setCurrentWidget(self.panels.overview)
-
-        def show(model: Path) -> None:
-            self.open_paths([model])
-            self.panels.list_demo(model.parent)
-
-        self.runner.run("Making the demo model", _make_demo, show, self.show_error)
+        self.open_paths([demo_model()])
 
     def close_document(self, document: Document) -> None:
         place = self.documents.index(document)
@@ -663,9 +659,3 @@ class MainWindow(QtWidgets.QMainWindow):
                 document.model.close()
             gc.unfreeze()
             super().closeEvent(event)
-
-
-def _make_demo(_job: Job) -> Path:
-    from explorer.demo import make_demo  # noqa: PLC0415 - rarely needed, and then in a worker
-
-    return make_demo()

@@ -146,7 +146,6 @@ class Panels(Pages):
     def __init__(self, app: Services, settings: Settings, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.app, self.runner, self._settings = app, app.runner, settings
-        self._demo_folder: Path | None = None
         self._documents: frozenset[Document] = frozenset()
         self._tabs: list[LazyTab[Any]] = []
         self.comparing: SurveySession | None = None  # made with the first page that compares
@@ -258,11 +257,8 @@ class Panels(Pages):
 
     def _make_library(self) -> LibraryView:
         from explorer.qt.library.panel import LibraryView  # noqa: PLC0415 - see LazyTab
-        from explorer.qt.library.readers import library_places  # noqa: PLC0415
 
-        view = LibraryView(
-            self.app, self._settings, self, places=lambda: library_places(self._demo_folder)
-        )
+        view = LibraryView(self.app, self._settings, self)
         pages = (name for group, names in GROUPS.items() if group != "library" for name in names)
         view.commands.pages = {name: FULL_TITLES[name] for name in pages}
         self.memory.add_filter("library", view.bar.edit)
@@ -276,12 +272,6 @@ class Panels(Pages):
         self.what_if.refresh()
         if self.library.built is not None and path is None:
             self.library.built.plan_for(self.machine.target())
-
-    def list_demo(self, folder: Path) -> None:
-        """List the demo model in the library too, for users who have downloaded nothing."""
-        self._demo_folder = folder
-        if self.library.built is not None:
-            self.library.built.rescan()
 
     def _make_overview(self) -> OverviewView:
         return OverviewView(self.app, self.machine, lambda: self._settings.recent)
@@ -422,14 +412,14 @@ class Panels(Pages):
 
         What the library lists already is not looked for again.
         """
-        from explorer.qt.library.readers import downloaded, library_places  # noqa: PLC0415 - see LazyTab
+        from explorer.qt.library.readers import downloaded, machine_places  # noqa: PLC0415 - see LazyTab
 
         library = self.library.built
         if library is not None and library.listed:
             listed = library.listed
             return lambda _check: listed
-        own, demo = self._settings.library_folders, self._demo_folder
-        return lambda check: downloaded(library_places(demo), own, check)
+        own = self._settings.library_folders
+        return lambda check: downloaded(machine_places(), own, check)
 
     # Going from one panel to another
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from explorer.demo import make_demo
+from tests.helpers.demo import copy_demo
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs signals and modes of folders")
 
@@ -49,7 +49,7 @@ def run(tmp_path: Path) -> Run:
 def test_after_a_death_in_machine_code_a_command_removes_kernels_and_says_so_once(
     run: Run, tmp_path: Path
 ) -> None:
-    path = str(make_demo(tmp_path / "demo"))
+    path = str(copy_demo(tmp_path / "demo"))
     cache = tmp_path / "cache"
     assert run("ends", "stats", path, "output_norm.weight").returncode == 0
     assert list(cache.rglob("*.nbc"))
@@ -65,7 +65,7 @@ def test_after_a_death_in_machine_code_a_command_removes_kernels_and_says_so_onc
 
 
 def test_a_folder_that_others_may_write_is_told_of_once(run: Run, tmp_path: Path) -> None:
-    path = str(make_demo(tmp_path / "demo"))
+    path = str(copy_demo(tmp_path / "demo"))
     cache = tmp_path / "cache"
     cache.mkdir(0o700, exist_ok=True)
     cache.chmod(0o777)

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from explorer.cli import main as program
-from explorer.demo import make_demo
 from explorer.tabular import write_atomically
+from tests.helpers.demo import copy_demo
 from tests.helpers.patience import PATIENCE_S, PROGRAM_S
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs signals")
@@ -51,7 +51,7 @@ def start(tmp_path: Path) -> Start:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    return make_demo(tmp_path / "demo")
+    return copy_demo(tmp_path / "demo")
 
 
 def interrupt(process: subprocess.Popen[str], delay_s: float, number: int = signal.SIGINT) -> str:

@@ -6,34 +6,22 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from explorer.cli.main import main
-from explorer.demo import Key, Weights, make_demo, write_gguf
+from tests.helpers.demo import copy_demo
+from tests.helpers.gguf_writer import ARRAY, F32, STRING, Array, GgufFile, TensorSpec
 
 Capture = pytest.CaptureFixture[str]
-MakeFile = Callable[[Sequence[Key], Sequence[Weights]], Path]
 HOSTILE = b"\x1b[31m\x1b]0;owned\x07\xe2\x80\xae\xff\r\n\xc2\x9b2J"
 
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_demo(tmp_path_factory.mktemp("demo"))
-
-
-@pytest.fixture
-def make_file(tmp_path: Path) -> MakeFile:
-    def make(keys: Sequence[Key], tensors: Sequence[Weights] = ()) -> Path:
-        path = tmp_path / "made.gguf"
-        with open(path, "wb") as file:
-            write_gguf(file, keys, tensors)
-        return path
-
-    return make
+    return copy_demo(tmp_path_factory.mktemp("demo"))
 
 
 def inspect_json(path: Path, capsys: Capture, *options: str) -> dict[str, Any]:
@@ -108,18 +96,18 @@ def test_text_is_aligned_and_without_colour(demo: Path, capsys: Capture) -> None
 
 
 @pytest.fixture
-def hostile(make_file: MakeFile) -> Path:
+def hostile(tmp_path: Path) -> Path:
     keys = [
-        Key("general.architecture", "string", HOSTILE),
-        Key("general.name", "string", HOSTILE),
-        Key("general.license", "string", HOSTILE),
-        Key("k\x1b[0m\u202e", "string", [HOSTILE, HOSTILE]),
-        Key("nan", "float32", float("nan")),
-        Key("infinite", "float32", [float("inf"), -float("inf"), 1.0]),
-        Key("general.file_type", "string", "fifteen"),
+        ("general.architecture", STRING, HOSTILE),
+        ("general.name", STRING, HOSTILE),
+        ("general.license", STRING, HOSTILE),
+        ("k\x1b[0m\u202e", ARRAY, Array(STRING, [HOSTILE, HOSTILE])),
+        ("nan", F32, float("nan")),
+        ("infinite", ARRAY, Array(F32, [float("inf"), -float("inf"), 1.0])),
+        ("general.file_type", STRING, "fifteen"),
     ]
-    tensor = Weights(HOSTILE, (2,), "F32", b"\0" * 8)
-    return make_file(keys, [tensor])
+    tensor = TensorSpec(HOSTILE, (2,), data=bytes(8))
+    return GgufFile(keys=keys, tensors=[tensor]).write(tmp_path / "made.gguf")
 
 
 def test_hostile_strings_never_reach_the_terminal(hostile: Path, capsys: Capture) -> None:

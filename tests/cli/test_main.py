@@ -14,7 +14,7 @@ from explorer import __version__
 from explorer.cli import inspect as inspect_command
 from explorer.cli import main as window
 from explorer.cli.main import main
-from explorer.demo import make_demo
+from tests.helpers.demo import copy_demo
 
 Capture = pytest.CaptureFixture[str]
 
@@ -171,7 +171,7 @@ def test_never_a_traceback(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> 
 def test_a_closed_pipe_and_a_full_disk(
     tmp_path: Path, arguments: list[str], unread: int, unbuffered: str
 ) -> None:
-    model = [str(make_demo(tmp_path))] * (len(arguments) > 1)
+    model = [str(copy_demo(tmp_path))] * (len(arguments) > 1)
     command = [sys.executable, "-m", "explorer", *arguments, *model]
     env = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     reader, writer = os.pipe()
@@ -211,7 +211,7 @@ def test_a_survey_ends_when_its_reader_goes_away(
     from explorer.present.tables.statistics import PRINTED
 
     monkeypatch.setattr(output, "write", lambda *_: False)
-    with open_model(make_demo(tmp_path)) as model:
+    with open_model(copy_demo(tmp_path)) as model:
         found = list(survey(model))
         assert list(output.print_rows(PRINTED, found, found, needed=False)) == []
         assert list(output.print_rows(PRINTED, found, found, needed=True)) == found
@@ -231,7 +231,7 @@ def test_units_change_text_and_not_json(tmp_path: Path, capsys: Capture) -> None
         assert main([*arguments]) == 0
         return capsys.readouterr().out
 
-    path = str(make_demo(tmp_path))
+    path = str(copy_demo(tmp_path))
     assert "2.47 MiB" in printed("inspect", path)
     assert "2.59 MB" in printed("--units", "decimal", "inspect", path)
     assert "2.47 MiB" in printed("--units", "binary", "inspect", path)
@@ -255,7 +255,7 @@ def test_too_little_address_space_is_said_as_such(tmp_path: Path) -> None:
         "from explorer.cli.main import main\n"
         "sys.exit(main(sys.argv[2:]))"
     )
-    model = str(make_demo(tmp_path))
+    model = str(copy_demo(tmp_path))
     for granted, command in (
         (60 << 20, ["check", model]),
         (260 << 20, ["stats", model, "output_norm.weight"]),

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer.demo import make_demo
 from explorer.errors import FormatError
 from explorer.formats import Metadata, MetadataEntry, Model, open_model
 from explorer.formats.facts import Facts, describe, range_text
 from explorer.formats.model import Value
 from explorer.formats.tensors import TensorColumns, TensorTable
+from tests.helpers.demo import copy_demo
 
 
 def no_tensors() -> TensorTable:
@@ -43,7 +43,7 @@ def model_of(keys: dict[str, Any] | None = None, config: dict[str, Any] | None =
 
 
 def test_the_demo(tmp_path: Path) -> None:
-    with open_model(make_demo(tmp_path)) as model:
+    with open_model(copy_demo(tmp_path)) as model:
         facts = describe(model)
     assert facts.name == "Demo 2.5M"
     assert facts.architecture == "llama"

@@ -19,7 +19,7 @@ from types import ModuleType
 import pytest
 
 from explorer import __version__
-from explorer.demo import make_demo
+from tests.helpers.demo import copy_demo
 from tests.helpers.patience import PROGRAM_S
 from tests.helpers.web import DATA, serving
 
@@ -45,7 +45,7 @@ def run(
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    return make_demo(tmp_path / "demo")
+    return copy_demo(tmp_path / "demo")
 
 
 def of_a_user(home: Path) -> dict[str, str]:

@@ -12,12 +12,12 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
-from explorer.demo import make_demo
 from explorer.qt.document import Document, load_document
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.main_window import MainWindow
 from explorer.qt.settings import Settings
 from explorer.qt.theme import Scheme, apply_scheme
+from tests.helpers.demo import copy_demo
 from tests.helpers.gguf_writer import ARRAY, I32, STRING, U32, Array, GgufFile, TensorSpec
 from tests.helpers.leftovers import leftovers
 from tests.helpers.patience import PATIENCE_MS
@@ -148,7 +148,7 @@ def app(runner: JobRunner) -> RecordingServices:
 @pytest.fixture(scope="session")
 def demo_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The demo model; for reading only."""
-    return make_demo(tmp_path_factory.mktemp("demo"))
+    return copy_demo(tmp_path_factory.mktemp("demo"))
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from pytestqt.qtbot import QtBot
 
 pytest.importorskip("urllib3", reason="the extra [remote] is not installed")
 
-from explorer.demo import make_demo
+from explorer.paths import demo_model
 from explorer.planner import Device, Host
 from explorer.planner.inputs import PlanInputs
 from explorer.present.fits import Version
@@ -52,7 +52,7 @@ def own_surroundings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def web() -> Iterator[Web]:
     """A server with the demo model at /demo.gguf."""
     with serving() as one:
-        one.put("/demo.gguf", make_demo().read_bytes())
+        one.put("/demo.gguf", demo_model().read_bytes())
         yield one
 
 
@@ -618,7 +618,7 @@ def test_many_headers_are_read_when_one_asks_and_can_be_stopped(
 
 
 def test_a_model_that_cannot_be_read_says_why(qtbot: QtBot, window: MainWindow, hub: Web) -> None:
-    demo = make_demo().read_bytes()
+    demo = demo_model().read_bytes()
     add_hub(hub, "owner/models", {"good.gguf": demo, "bad.gguf": b"x" * 99})
     dialog = shown_list(qtbot, window, "hf://owner/models")
     qtbot.waitUntil(lambda: len(versions(dialog)) == 2)
@@ -636,7 +636,7 @@ def test_a_model_that_cannot_be_read_says_why(qtbot: QtBot, window: MainWindow, 
 def test_the_tags_of_a_name_are_a_list_where_the_registry_has_one(
     qtbot: QtBot, window: MainWindow, hub: Web
 ) -> None:
-    demo = make_demo().read_bytes()
+    demo = demo_model().read_bytes()
     for tag in ("1b", "latest"):
         add_registry(hub, "library/demo", {"model": demo}, tag=tag)
     host = hub.url.removeprefix("http://")

@@ -13,6 +13,7 @@ import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
+from explorer.paths import demo_model
 from explorer.qt.app import _open_first
 from explorer.qt.main_window import MainWindow
 from tests.helpers.ollama_store import OllamaStore
@@ -164,18 +165,15 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize("session", [[], [Path("/gone/model.gguf")]])
 def test_with_nothing_to_open_it_opens_the_demo(
-    qtbot: QtBot, make_window: Callable[..., MainWindow], tmp_path: Path, session: list[Path]
+    qtbot: QtBot, make_window: Callable[..., MainWindow], session: list[Path]
 ) -> None:
     window = make_window()
     window.settings.session = session
     _open_first(window, [])
     qtbot.waitUntil(lambda: len(window.documents) == 1)
-    assert window.documents[0].path.is_relative_to(tmp_path / "cache")
+    assert window.documents[0].path == demo_model()
     wait_idle(qtbot, window)
     assert window.panels.currentWidget() is window.panels.overview
-    library = window.panels.library.widget.model
-    qtbot.waitUntil(lambda: library.rowCount(library.index(0, 0)) == 1)  # the demo's own store
-    wait_idle(qtbot, window)
 
 
 def test_with_downloaded_models_it_shows_the_library(

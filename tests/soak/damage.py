@@ -24,9 +24,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from explorer.demo import make_demo
 from explorer.private_folder import PrivateFolder, seal
 from explorer.quantization.kernel_cache import MAX_BYTES
+from tests.helpers.demo import copy_demo
 
 TENSOR = "blk.0.attn_q.weight"
 SECONDS = 900  # a command that takes longer hangs, also where it compiles on a crowded machine
@@ -214,7 +214,7 @@ class Campaign:
 
     def __init__(self, folder: Path) -> None:
         self.place = Place(folder / "cache", folder / "trap")
-        self._model = str(make_demo(folder / "demo"))
+        self._model = str(copy_demo(folder / "demo"))
         self._temporary = folder / "temporary"
         self._temporary.mkdir()
         self._figures = self._run().stdout

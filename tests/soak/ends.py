@@ -20,7 +20,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from explorer.demo import make_demo
+from tests.helpers.demo import copy_demo
 from tests.helpers.patience import PROGRAM_S
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -113,7 +113,7 @@ def main() -> None:
     number = getattr(signal, sys.argv[2] if len(sys.argv) > 2 else "SIGINT")
     folder = Path(tempfile.mkdtemp(prefix="ends-"))
     try:
-        model = str(make_demo(folder / "demo"))
+        model = str(copy_demo(folder / "demo"))
         tensor = "blk.0.attn_q.weight"
         target = str(folder / "weights.npy")
         for name, arguments in (

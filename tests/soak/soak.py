@@ -42,11 +42,11 @@ from types import TracebackType
 from PySide6.QtCore import QMessageLogContext, QtMsgType, qInstallMessageHandler
 from PySide6.QtWidgets import QApplication
 
-from explorer.demo import make_demo
 from explorer.qt.freed_memory import share_arenas
 from explorer.qt.main_window import MainWindow
 from explorer.qt.settings import Settings
 from explorer.quantization.kernel_cache import kernel_folder
+from tests.helpers.demo import copy_demo
 from tests.helpers.gguf_writer import small_model
 from tests.helpers.hostile import write_hostile_models
 from tests.helpers.model_pairs import arrays_of, write_gguf, write_safetensors
@@ -184,7 +184,7 @@ def listening(report: Report, monkey: Monkey) -> Iterator[None]:
 def make_models(folder: Path) -> list[Path]:
     """Write models of every kind, small ones, and a file that is none."""
     folder.mkdir()
-    demo = make_demo(folder / "demo")
+    demo = copy_demo(folder / "demo")
     arrays = arrays_of(_SHAPES)
     types = {name: "Q4_K" for name, shape in _SHAPES.items() if len(shape) > 1}
     hostile = write_hostile_models(folder / "hostile")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from explorer.demo import make_demo
 from explorer.sources.remote.addresses import refuse_all
+from tests.helpers.demo import copy_demo
 from tests.helpers.web import Web, serving
 
 
@@ -61,4 +61,4 @@ def cdn() -> Iterator[Web]:
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A GGUF file of 1.6 MB."""
-    return make_demo(tmp_path_factory.mktemp("demo")).read_bytes()
+    return copy_demo(tmp_path_factory.mktemp("demo")).read_bytes()

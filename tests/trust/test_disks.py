@@ -173,14 +173,14 @@ def test_commands_on_a_disk_that_was_unplugged(
 _DEMO = """
 import sys
 from explorer.cli.main import main
-from explorer.demo import make_demo
-sys.exit(main(["survey", str(make_demo()), "--json"]))
+from explorer.paths import demo_model
+sys.exit(main(["survey", str(demo_model()), "--json"]))
 """
 
 
 @pytest.mark.slow  # several programs
 def test_programs_that_begin_at_once_share_one_cache(own_cache: Path) -> None:
-    """The demo and its survey are each made by three programs at a time."""
+    """The survey of the demo model is made by three programs at a time."""
     environment = {**os.environ, "GGUF_EXPLORER_CACHE": str(own_cache)}
     programs = [
         subprocess.Popen(
@@ -197,7 +197,6 @@ def test_programs_that_begin_at_once_share_one_cache(own_cache: Path) -> None:
     assert [program.returncode for program in programs] == [0, 0, 0], answers
     assert [err for _, err in answers] == [""] * 3
     assert len({out for out, _ in answers}) == 1
-    (demo,) = (own_cache / "demo").iterdir()
     (survey,) = (own_cache / "surveys").iterdir()
     with closing(sqlite3.connect(survey)) as database:
         values = [value for (value,) in database.execute("SELECT value FROM results")]
@@ -213,4 +212,3 @@ def test_programs_that_begin_at_once_share_one_cache(own_cache: Path) -> None:
         check=True,
     )
     assert again.stdout == answers[0][0]
-    assert demo.is_dir()

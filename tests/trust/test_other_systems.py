@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from explorer.demo import make_demo
+from tests.helpers.demo import copy_demo
 from tests.helpers.ollama_store import store_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,6 +57,6 @@ def _run(tmp_path: Path, how: str, *models: Path) -> str:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it has none of them")
 def test_the_core_runs_without_what_windows_or_macos_lack(tmp_path: Path) -> None:
-    demo = make_demo(tmp_path / "demo")
+    demo = copy_demo(tmp_path / "demo")
     models = demo, *store_of(demo, tmp_path / "store")
     assert _run(tmp_path, "without", *models) == _run(tmp_path, "with", *models)

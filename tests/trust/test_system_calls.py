@@ -17,9 +17,9 @@ import pytest
 
 pytest.importorskip("PySide6", reason="the extra [gui] is not installed")
 
-from explorer.demo import make_demo
 from explorer.qt.settings import Settings
 from explorer.sources import is_address, parse_address
+from tests.helpers.demo import copy_demo
 from tests.helpers.ollama_store import store_of
 from tests.helpers.web import serving
 
@@ -115,7 +115,7 @@ def traced(tmp_path: Path, code: str, *arguments: Path | str) -> tuple[int, list
 
 def test_strace_sees_an_address_that_is_read(tmp_path: Path) -> None:
     pytest.importorskip("urllib3", reason="the extra [remote] is not installed")
-    demo = make_demo(tmp_path / "demo").read_bytes()
+    demo = copy_demo(tmp_path / "demo").read_bytes()
     code = "import sys; from explorer.cli.main import main; sys.exit(main(sys.argv[1:]))"
     with serving() as web:
         status, calls = traced(tmp_path, code, "check", web.put("/m.gguf", demo))
@@ -135,7 +135,7 @@ def test_strace_sees_what_is_written_elsewhere(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_no_command_calls_for_a_socket(tmp_path: Path) -> None:
-    demo, out = make_demo(tmp_path / "demo"), tmp_path / "out"
+    demo, out = copy_demo(tmp_path / "demo"), tmp_path / "out"
     out.mkdir()
     found = traced(tmp_path, _COMMANDS, demo, *store_of(demo, tmp_path / "store"), out)
     assert found == (0, [])
@@ -149,7 +149,7 @@ def test_nor_does_the_window_that_remembers_addresses(tmp_path: Path) -> None:
         settings.add_recent(address)
     settings.session = list(addresses)  # as an older program may have kept it
     settings.write()
-    demo = make_demo(tmp_path / "demo")
+    demo = copy_demo(tmp_path / "demo")
     for paths in ([], [demo]):
         assert traced(tmp_path, _WINDOW, *paths) == (143, [])
     kept = Settings(tmp_path / "config" / "gguf-explorer" / "gguf-explorer.ini")

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from explorer.cli.main import main
-from explorer.demo import make_demo
 from tests.helpers.commands import COMMANDS, calls
+from tests.helpers.demo import copy_demo
 from tests.helpers.hostile import ATTACKS, HostileModels, write_hostile_models
 from tests.helpers.ollama_store import store_of
 from tests.helpers.watch import make_read_only, watching
@@ -48,7 +48,7 @@ def test_no_command_connects_or_writes_where_models_lie(
     folder, out = tmp_path / "models", tmp_path / "out"
     out.mkdir()
     if kind == "demo":
-        path, names = make_demo(folder), ["blk.0.attn_q.weight"]
+        path, names = copy_demo(folder), ["blk.0.attn_q.weight"]
         other, store = store_of(path, folder / "store")
     else:
         models: HostileModels = write_hostile_models(folder)

@@ -49,7 +49,7 @@ _NO_MODELS: Final = (
     "No downloaded models yet",
     "The models that Ollama, Hugging Face, LM Studio and llama.cpp download are listed here as "
     "soon as there are any. Do you keep models elsewhere? Add that folder. Or look around in a "
-    "small demo model that this program makes itself.",
+    "small demo model of random weights.",
     "Open the &demo model",
 )
 _WIDE: Final = 1300  # pixels of the panel in a window of 1,400, beside the rail

@@ -38,12 +38,6 @@ def machine_places() -> list[stores.Place]:
     return stores.present_places(stores.this_machine())
 
 
-def library_places(demo: Path | None) -> list[stores.Place]:
-    """Return the stores of this machine that are there, and the folder of the demo model."""
-    own = [] if demo is None else [stores.Place(stores.StoreKind.FOLDER, demo)]
-    return machine_places() + own
-
-
 def all_places(places: Sequence[stores.Place], folders: Iterable[Path]) -> list[stores.Place]:
     """Return stores and the folders that the user added to them, each once; for a worker."""
     roots = {place.root for place in places}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from PySide6.QtWidgets import QFileDialog, QWidget
 
-from explorer.paths import cache_folder
+from explorer.paths import demo_model
 from explorer.qt.services import Services
 from explorer.sources import is_address
 
@@ -51,4 +51,4 @@ def _start(app: Services, kind: str) -> str:
     if last or document is None or is_address(document.path):
         return last
     folder = document.path.parent
-    return "" if folder.is_relative_to(cache_folder()) else str(folder)  # the demo's is hidden
+    return "" if document.path == demo_model() else str(folder)

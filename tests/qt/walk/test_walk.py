@@ -14,13 +14,13 @@ from PySide6.QtCore import QLocale
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from explorer.demo import make_demo
 from explorer.qt.app import install_roles
 from explorer.qt.locale_numbers import use_locale
 from explorer.qt.main_window import MainWindow
 from explorer.qt.references import Rounding
 from explorer.qt.theme import Scheme, apply_scheme
 from explorer.text import PLAIN, set_notation
+from tests.helpers.demo import copy_demo
 from tests.helpers.everywhere import settle
 from tests.helpers.ollama_store import store_of
 from tests.helpers.watch import make_read_only, watching
@@ -92,7 +92,7 @@ def test_the_demo_model(
     No view connects, starts a program, or writes where models lie.
     """
     folder = tmp_path / "models"
-    demo = make_demo(folder)
+    demo = copy_demo(folder)
     manifest, _ = store_of(demo, folder / "store")
     make_read_only(folder)
     with watching(folder) as watch:
