@@ -493,7 +493,6 @@ class Commands(QObject):
         self._settings = settings
         self.pages: Mapping[str, str] = {}  # that a model can be opened in: titles by their names
         self.open = self._action("&Open", self.open_selected)
-        self.compare = self._action("&Compare these two", self._compare)
         self.quants = self._action("Which &quant should I take?", self._choose_quant)
         self.reveal = self._action("Show in &file manager", self._show_in_folder, "Ctrl+Shift+E")
         self.remove = self._action("Remo&ve folder from this list", self._remove_folders)
@@ -575,10 +574,8 @@ class Commands(QObject):
         return menu
 
     def _offer_pages(self, menu: QMenu) -> None:
-        """Add the pages in which one model can be opened, or that two are compared."""
+        """Add the pages in which one model can be opened."""
         models = self.models()
-        if len(models) == 2:
-            menu.addAction(self.compare)
         if len(models) == 1:
             menu.addAction(self.quants)
         if len(models) == 1 and self.pages:
@@ -597,7 +594,8 @@ class Commands(QObject):
         if len(models) == 1:
             self.app.choose_quant(models[0])
 
-    def _compare(self) -> None:
+    def compare(self) -> None:
+        """Compare the two selected models."""
         models = self.models()
         if len(models) == 2:
             self.app.compare(models)

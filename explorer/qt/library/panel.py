@@ -258,7 +258,7 @@ class LibraryView(QtWidgets.QWidget):
         self.tree.selection_moved.connect(self._show_total)
         self.blobs.file_chosen.connect(self.pane.show_file)
         self.open_button.clicked.connect(self.commands.open_selected)
-        self.compare_button.clicked.connect(self.commands.compare.trigger)
+        self.compare_button.clicked.connect(self.commands.compare)
         self.free_button.clicked.connect(self.free_space)
         self.blobs.opened.connect(self.commands.open_file)
         self.blobs.table.selection_moved.connect(self._show_total)

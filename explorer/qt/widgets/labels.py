@@ -415,17 +415,11 @@ class MessageBar(QWidget):
         self._waiting: deque[MessageText] = deque()
         self.setAccessibleName("Messages")
         self._count = plain_label(self)
-        self.copy_all = _message_button(self, "Copy all")
-        self.copy_all.setToolTip("Copy all messages with all that is known, for a report")
-        self.copy_all.clicked.connect(
-            lambda: copy_text("\n\n".join(t.details for t in self._texts()))
-        )
         self.dismiss_all = _message_button(self, "Dismiss all")
         self.dismiss_all.setToolTip("Dismiss all messages, also those not in sight")
         self.dismiss_all.clicked.connect(self.clear)
         self._head = QWidget(self)
-        parts = ((self._count, 1), self.copy_all, self.dismiss_all)
-        row(*parts, of=self._head, margins=_MESSAGE)
+        row((self._count, 1), self.dismiss_all, of=self._head, margins=_MESSAGE)
         self._list = QWidget(self)
         self._rows = column(of=self._list)
         self._scroll = QScrollArea(self)
@@ -439,7 +433,7 @@ class MessageBar(QWidget):
         line.setForegroundRole(QtGui.QPalette.ColorRole.Mid)
         line.setFrameShadow(QFrame.Shadow.Plain)
         column(self._head, self._scroll, line, of=self, margins=(0, Space.TIGHT, 0, 0))
-        _look_like_links(self.copy_all, self.dismiss_all)
+        _look_like_links(self.dismiss_all)
         self.setAutoFillBackground(True)
         self.setBackgroundRole(QtGui.QPalette.ColorRole.AlternateBase)
         for inner in (self._list, self._scroll.viewport()):
@@ -462,9 +456,6 @@ class MessageBar(QWidget):
         for message in list(self.messages):
             self._remove(message)
         self._fit()
-
-    def _texts(self) -> list[MessageText]:
-        return [*(message.text for message in self.messages), *self._waiting]
 
     def _fill(self) -> None:
         while self._waiting and len(self.messages) < _MOST_SHOWN:
@@ -507,7 +498,7 @@ class MessageBar(QWidget):
 
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ApplicationPaletteChange:  # dark has become light
-            _look_like_links(self.copy_all, self.dismiss_all)
+            _look_like_links(self.dismiss_all)
             for message in self.messages:
                 message.take_colours()
         return super().event(event)

@@ -51,16 +51,6 @@ def test_stores_models_and_tags_are_listed_with_what_they_are(panel: Panel) -> N
     )
 
 
-def test_a_family_and_a_store_count_shared_blobs_once(panel: Panel, store: OllamaStore) -> None:
-    (found,) = read_stores([Place(StoreKind.OLLAMA, store.models)])
-    used = {blob.digest: blob for blob in found.blobs}
-    alphas = [blob for blob in used.values() if any("alpha" in name for name in blob.used_by)]
-    family = panel.find("Ollama", "alpha")
-    assert panel.cell(family, COLUMN.BYTES) == bytes_text(sum(blob.nbytes for blob in alphas))
-    every = sum(file.stat().st_size for file in store.blobs.iterdir())
-    assert panel.cell(panel.find("Ollama"), COLUMN.BYTES) == bytes_text(every)
-
-
 def test_all_models_of_a_small_store_are_seen_at_once(panel: Panel) -> None:
     store = panel.model.index(0, 0)
     family = panel.model.index(panel.titles(store).index("alpha"), 0, store)
