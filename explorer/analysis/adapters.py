@@ -288,31 +288,25 @@ def _number(model: Model, key: str) -> float | None:
     return float(value) if finite and isinstance(value, int | float) else None
 
 
-_NUMBERS: Final = {"F16": "<f2", "F32": "<f4", "F64": "<f8"}
+_NUMBERS: Final = {"BF16": "<f4", "F16": "<f2", "F32": "<f4", "F64": "<f8"}
 
 
 def _stored_number(tensor: Tensor) -> float | None:
     """Return the one number of a tensor; None if it is none, or of a type that has none."""
-    raw = tensor.read()
-    if tensor.type.name == "BF16":
-        found = float(np.frombuffer(b"\0\0" + raw, "<f4")[0])
-    elif tensor.type.name in _NUMBERS:
-        found = float(np.frombuffer(raw, _NUMBERS[tensor.type.name])[0])
-    else:
+    name = tensor.type.name
+    if name not in _NUMBERS:
         return None
+    raw = bytes(2 * (name == "BF16")) + tensor.read()
+    found = float(np.frombuffer(raw, _NUMBERS[name])[0])
     return found if math.isfinite(found) else None
 
 
 def _own_alphas(model: Model) -> dict[str, float]:
     """Return the alphas of single modules (PEFT's `alpha_pattern`), by the end of their names."""
-    found = {}
     start = f"{ADAPTER_PREFIX}alpha_pattern."
-    for entry in model.metadata.entries:
-        if entry.key.startswith(start):
-            value = _number(model, entry.key)
-            if value is not None:
-                found[entry.key.removeprefix(start)] = value
-    return found
+    keys = (entry.key for entry in model.metadata.entries if entry.key.startswith(start))
+    found = {key.removeprefix(start): _number(model, key) for key in keys}
+    return {end: value for end, value in found.items() if value is not None}
 
 
 def _ends(name: str, end: str) -> bool:

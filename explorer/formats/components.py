@@ -7,6 +7,7 @@ ComfyUI, `comfy/supported_models.py` and `supported_models_base.py`; ComfyUI-GGU
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
@@ -42,19 +43,12 @@ IMAGE_ARCHITECTURES: Final[Mapping[str, str]] = MappingProxyType(
 
 def components(table: TensorTable) -> tuple[TypeShare, ...]:
     """Return what each model in a checkpoint takes, most bytes first; nothing of a single model."""
-    columns, sums = table.columns, dict[str, tuple[int, int, int]]()
-    names = columns.names[: table.main_rows]
+    names = table.columns.names[: table.main_rows]
     if not any(name.startswith(_STARTS) for name in names):
         return ()
-    for row, name in enumerate(names):
-        title = _title(name)
-        if title not in sums and len(sums) == _MOST:
-            title = _OTHERS
-        tensors, weights, nbytes = sums.get(title, (0, 0, 0))
-        sums[title] = tensors + 1, weights + columns.parameters[row], nbytes + columns.nbytes[row]
-    whole = table.nbytes or 1
-    order = sorted(sums, key=lambda title: (-sums[title][2], title))
-    return tuple(TypeShare(title, *sums[title], sums[title][2] / whole) for title in order)
+    titles = list(map(_title, names))
+    kept = {_OTHERS, *islice(dict.fromkeys(titles), _MOST)}
+    return tuple(table.shares(title if title in kept else _OTHERS for title in titles))
 
 
 def _title(name: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import accumulate, islice
@@ -429,15 +429,22 @@ class TensorTable(Mapping[str, Tensor]):
     @cached_property
     def totals_by_type(self) -> dict[str, TypeShare]:
         """Totals for each tensor type, the one with most bytes first; without a draft model's."""
-        sums: dict[str, tuple[int, int, int]] = {}
-        columns = self.columns
-        rows = zip(columns.types, columns.parameters, columns.nbytes, strict=True)
-        for kind, weights, size in islice(rows, self.main_rows):
-            tensors, parameters, nbytes = sums.get(kind.name, (0, 0, 0))
-            sums[kind.name] = tensors + 1, parameters + weights, nbytes + size
+        names = (kind.name for kind in islice(self.columns.types, self.main_rows))
+        return {share.name: share for share in self.shares(names)}
+
+    def shares(self, titles: Iterable[str]) -> list[TypeShare]:
+        """Return what tensors of one title take together, most bytes first.
+
+        Args:
+            titles: Of each tensor, a draft model's left out.
+        """
+        columns, sums = self.columns, dict[str, tuple[int, int, int]]()
+        for title, weights, size in zip(titles, columns.parameters, columns.nbytes, strict=False):
+            tensors, parameters, nbytes = sums.get(title, (0, 0, 0))
+            sums[title] = tensors + 1, parameters + weights, nbytes + size
         whole = self.nbytes or 1
-        order = sorted(sums, key=lambda name: (-sums[name][2], name))
-        return {name: TypeShare(name, *sums[name], sums[name][2] / whole) for name in order}
+        order = sorted(sums, key=lambda title: (-sums[title][2], title))
+        return [TypeShare(title, *sums[title], sums[title][2] / whole) for title in order]
 
     def row_of(self, name: str) -> int | None:
         """Return the position of the first tensor of that name, or None."""

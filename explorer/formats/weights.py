@@ -89,7 +89,7 @@ class _BlockRuns:
         self._name = tensor.type.name
         self._extent = extent = tensor.extents[0]
         extent.source.expect(extent.offset, extent.nbytes)
-        self._raw = np.empty((0, tensor.type.block_bytes), np.uint8)
+        self._raw: Blocks = np.empty((0, tensor.type.block_bytes), np.uint8)
         self._swapped = tensor.byte_order == "big"
         self._decode, self.address = decoder(self._name), decoder_address(self._name)
 
@@ -115,12 +115,10 @@ class _BlockRuns:
         return self._extent.source.read(self._extent.offset + index * size, size)
 
 
-class _RowRuns:
+class _RowRuns(_BlockRuns):
     """Reads and decodes blocks that are not stored whole, and makes them whole.
 
     They share a header of their row or a trailer of the tensor, or several rows are interleaved.
-
-    Methods as of `_BlockRuns`.
     """
 
     def __init__(self, tensor: Tensor) -> None:
@@ -197,10 +195,6 @@ class _RowRuns:
         shared = raw[: kind.row_header] if kind.row_header else self._trailer
         out[0, :, : shared.size] = shared
         out[0, :, shared.size :] = raw[kind.row_header :].reshape(out.shape[1], -1)
-
-    def decode(self, stored: Stored, out: Values) -> None:
-        assert isinstance(stored, np.ndarray)
-        self._decode(stored, out.reshape(len(stored), self.unit))
 
     def block(self, index: int) -> bytes:
         return self.read(index, 1).tobytes()
@@ -374,7 +368,7 @@ class Batch:
         return cls(coded, stored, max(1, values.size), lambda *run: values[slice(*run)])
 
 
-def _runs_of(tensor: Tensor) -> _BlockRuns | _RowRuns | _LineRuns:
+def _runs_of(tensor: Tensor) -> _BlockRuns | _LineRuns:
     """Return what reads a tensor's blocks, whichever way they are stored."""
     if tensor.companions is not None:
         try:

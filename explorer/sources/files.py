@@ -78,8 +78,7 @@ class ByteSource(ABC):
     def expect(self, offset: int, length: int) -> None:  # noqa: B027 - as above
         """Take note that these bytes may be read, one behind the other."""
 
-    @abstractmethod
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - memory needs no release
         """Release the place; reading raises `SourceError` from then on. Closing twice is fine."""
 
     def _checked(self, offset: int, length: int) -> int:
@@ -109,9 +108,6 @@ class MemorySource(ByteSource):
         end = offset + self._checked(offset, len(buffer))
         buffer[:] = self._content[offset:end]
 
-    def close(self) -> None:
-        """Do nothing: memory needs no release."""
-
 
 class BufferedSource(ByteSource):
     """Many small reads of another source, one behind the other, in few large ones.
@@ -136,9 +132,6 @@ class BufferedSource(ByteSource):
 
     def read_into(self, offset: int, buffer: bytearray | memoryview) -> None:
         self._source.read_into(offset, buffer)
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 class FileSource(ByteSource):

@@ -421,8 +421,7 @@ def _sharing(tile: Tile) -> str:
     return f"groups of {columns}" if rows == 1 else f"tiles of {rows} × {columns}"
 
 
-@dataclass(frozen=True, slots=True)
-class Matrix:
+class Matrix(NamedTuple):
     """A stored tensor of two dimensions."""
 
     rows: int

@@ -161,21 +161,14 @@ def _encode_shifted(values: Any, run: Any, pair: Any, top: Any, codes: Any) -> N
 
 
 @kernel
-def _encode_e4m3(values: Any, run: Any, scales: Any, codes: Any) -> None:
+def _encode_floats(values: Any, run: Any, scales: Any, bits: Any, codes: Any) -> None:
+    """Fill codes: the E2M1 (of 4 bits) or E4M3 code nearest to each weight / scale."""
     for line in range(values.shape[0]):
         for group in range(scales.shape[1]):
             scale = scales[line, group]
             for c in range(group * run, min((group + 1) * run, values.shape[1])):
-                codes[line, c] = to_e4m3(_quotient(finite(values[line, c]), scale))
-
-
-@kernel
-def _encode_e2m1(values: Any, run: Any, scales: Any, codes: Any) -> None:
-    for line in range(values.shape[0]):
-        for group in range(scales.shape[1]):
-            scale = scales[line, group]
-            for c in range(group * run, min((group + 1) * run, values.shape[1])):
-                codes[line, c] = _e2m1_even(_quotient(finite(values[line, c]), scale))
+                x = _quotient(finite(values[line, c]), scale)
+                codes[line, c] = _e2m1_even(x) if bits == 4 else to_e4m3(x)
 
 
 @kernel
@@ -380,12 +373,12 @@ class SchemeRounder:
                 scales = self._fp8_scales(most, first) / np.float32(448)
             else:
                 scales = _stored_as("BF16", (most / np.float32(448)).astype(np.float32))
-            _encode_e4m3(weights, run, read_only(scales), codes)
+            _encode_floats(weights, run, read_only(scales), 8, codes)
             return Lines(codes, scales, none)
         if method in {Method.NVFP4, Method.MXFP4}:
             is_nv = method is Method.NVFP4
             scales = self._nvfp4(most, first) if is_nv else _powers(most, _EXPONENTS[method])
-            _encode_e2m1(weights, run, read_only(scales), codes)
+            _encode_floats(weights, run, read_only(scales), 4, codes)
             return Lines(codes, scales, none)
         if method is Method.BITNET:
             return self._ternary(values, first)
@@ -477,7 +470,7 @@ class SchemeRounder:
         wide = np.minimum(wide, np.finfo(np.float32).max)[:, None]
         wanted = (wide * (most / np.float32(6))).astype(np.float32)
         codes = np.empty(wanted.shape, np.uint8)
-        _encode_e4m3(read_only(wanted), 1, read_only(np.ones_like(wanted)), codes)
+        _encode_floats(read_only(wanted), 1, read_only(np.ones_like(wanted)), 8, codes)
         scales = np.where(codes == 0, np.float32(0.125), E4M3[codes])
         effective: Floats = (scales / wide).astype(np.float32)
         return effective
