@@ -49,7 +49,6 @@ _ERROR_BINS: Final = 256  # of a level, on each side of 0: as many as keys tell 
 _ONE: Final = 127  # the level of weights below 2: where nothing has a size, a range of about 1
 _KEY_BITS: Final = 7  # of a key: those of the mantissa, so that a level has 2^7 keys
 _FINITE_KEYS: Final = 0x7F80  # of each sign
-_OCTAVE_PARTS: Final = 8
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,8 @@ def error_histograms(keys: NDArray[np.int64]) -> tuple[Histogram, Histogram]:
     Args:
         keys: int64 [KEYS]: errors by key; see `PairCounts`.
     """
-    below = np.cumsum(sizes_of_keys(keys)[:_FINITE_KEYS])
+    sizes = keys[: at.PAIR_KEYS // 2] + keys[at.PAIR_KEYS // 2 :]  # of either sign
+    below = np.cumsum(sizes[:_FINITE_KEYS])
     found = []
     for share in (0.0, OUTSIDE):
         wanted = below[-1] - int(share * below[-1])
@@ -126,36 +126,6 @@ def error_histograms(keys: NDArray[np.int64]) -> tuple[Histogram, Histogram]:
         bins = max(_LEAST_CELLS // 2, int(_sizes(np.array([farthest]))[0] / unit) + 1)
         found.append(_errors(keys, bins, unit))
     return found[0], found[1]
-
-
-def magnitude_histogram(keys: NDArray[np.int64]) -> Histogram:
-    """Return the histogram of |e| by eighths of powers of two, those without error left out.
-
-    Args:
-        keys: int64 [2^b]: numbers |e| by the upper bits of their float32, b above 11.
-    """
-    octave = len(keys) // (1 << 8)
-    parts = keys.reshape(-1, octave // _OCTAVE_PARTS).sum(axis=1)[: 255 * _OCTAVE_PARTS]
-    parts[:_OCTAVE_PARTS] = 0  # zeros, and numbers that are not normalized
-    used = np.flatnonzero(parts)
-    first, last = (int(used[0]), int(used[-1]) + 1) if used.size else (_ONE * _OCTAVE_PARTS,) * 2
-    first = min(first, parts.size - _OCTAVE_PARTS)
-    last = max(last, first + _OCTAVE_PARTS)
-    places = np.arange(first, last + 1)
-    edges = (1 + places % _OCTAVE_PARTS / _OCTAVE_PARTS) * 2.0 ** (places // _OCTAVE_PARTS - 127)
-    return _histogram(edges, parts[first:last])
-
-
-def sizes_of_keys(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return about how many errors of each size there are, by the upper 15 bits of |e|.
-
-    Args:
-        keys: int64 [KEYS], as `PairCounts.keys`: with the sign.
-
-    Returns:
-        int64 [KEYS / 2].
-    """
-    return keys[: at.PAIR_KEYS // 2] + keys[at.PAIR_KEYS // 2 :]
 
 
 def _histogram(edges: NDArray[np.float64], counts: NDArray[np.int64]) -> Histogram:
@@ -220,7 +190,6 @@ class ErrorPicture:
         most_pairs: The same without the outermost 0.1 %.
         all_errors: Candidate - reference, rounded to float32.
         most_errors: The same without the outermost 0.1 %.
-        magnitudes: |e| by eighths of powers of two; those that are 0 are left out.
         done: Pairs read.
         total: Pairs to read.
         complete: Whether everything was read and put together.
@@ -233,7 +202,6 @@ class ErrorPicture:
     most_pairs: PairSquare
     all_errors: Histogram
     most_errors: Histogram
-    magnitudes: Histogram
     done: int
     total: int
     complete: bool
@@ -242,7 +210,7 @@ class ErrorPicture:
     def tobytes(self) -> bytes:
         """Return what `frombytes` makes the picture of again, all of its counts, compressed."""
         squares = self.all_pairs, self.most_pairs
-        histograms = self.all_errors, self.most_errors, self.magnitudes
+        histograms = self.all_errors, self.most_errors
         arrays = [array for one in (*squares, *histograms) for array in (one.edges, one.counts)]
         about = [one.outside for one in squares], [array.dtype.str for array in arrays]
         head = json.dumps([*about, [array.shape for array in arrays]]).encode()
@@ -278,7 +246,6 @@ class ErrorPicture:
             most_pairs=squares[1],
             all_errors=histograms[0],
             most_errors=histograms[1],
-            magnitudes=histograms[2],
             done=metrics.count,
             total=metrics.count,
             complete=True,
@@ -361,7 +328,6 @@ def _whole(
         _picture(errors, counts, pair.parameters),
         saturated_codes=kept.saturated,
         errors=kept,
-        magnitudes=magnitude_histogram(errors.keys),
         complete=True,
     )
 
@@ -379,7 +345,6 @@ def _picture(errors: RunningErrors, counts: AllCounts, total: int) -> ErrorPictu
         most_pairs=most_pairs,
         all_errors=all_errors,
         most_errors=most_errors,
-        magnitudes=magnitude_histogram(sizes_of_keys(keys)),
         done=metrics.count,
         total=total,
         complete=False,

@@ -21,7 +21,7 @@ from explorer.parallel import LruCache
 from explorer.present.explanations import picture_text
 from explorer.present.tables.errors import PICTURED, ROUNDING
 from explorer.present.tables.lines import lines_of
-from explorer.qt.compare.plots import CellReading, DensityPlot, ErrorPlot
+from explorer.qt.compare.plots import CellReading, DensityPlot
 from explorer.qt.compare.work import SelectedPair, known_picture, read_errors
 from explorer.qt.document import Document
 from explorer.qt.references import References
@@ -46,8 +46,8 @@ from explorer.text import float_text, integer_text, percent_text, plain_text, sh
 _TABLE_WIDTH: Final = 335
 _VALUES: Final = 1  # the column of the table
 
-MOST, ALL, SIZES = range(3)
-"""What the list of ranges stands for; sizes are only there for errors."""
+MOST, ALL = range(2)
+"""What the list of ranges stands for."""
 
 
 class WeightsPanel(PlotPanel):
@@ -84,45 +84,37 @@ class WeightsPanel(PlotPanel):
 
 
 class ErrorPanel(PlotPanel):
-    """Histogram of errors, or of their sizes."""
-
-    plot: ErrorPlot
+    """Histogram of errors."""
 
     def __init__(
         self, app: Services, table: StatisticsTable, parent: QWidget | None = None
     ) -> None:
-        plot = ErrorPlot(parent)
-        super().__init__(app, table, self._describe_error, parent, _TABLE_WIDTH, plot)
+        super().__init__(app, table, self._describe_error, parent, _TABLE_WIDTH)
+        self.plot.set_normal(False)
+        self.plot.set_titles("Error, candidate - reference", "Weights in each bin")
+        self.plot.setAccessibleName("Histogram of errors")
+        self.plot.setWhatsThis(picture_text("error_histogram"))
 
     def show_picture(self, picture: ErrorPicture, types: Sequence[str], place: int) -> str:
         """Draw a picture; see `WeightsPanel.show_picture`."""
         figures = picture.metrics
         total, mean, std = figures.compared, figures.mean_error, math.nan
-        if place == SIZES:
-            histogram, mean = picture.magnitudes, math.nan
-            what = "Size of the error, |candidate - reference|"
-            text = "{n} weights ({share}) have no error and are left out"
-        else:
-            histogram = picture.most_errors if place == MOST else picture.all_errors
-            what = "Error, candidate - reference"
-            text = "{n} errors ({share}) lie outside"
-            if total:
-                std = math.sqrt(max(0.0, figures.rmse**2 - mean**2))
-        name = "error"
+        histogram = picture.most_errors if place == MOST else picture.all_errors
+        if total:
+            std = math.sqrt(max(0.0, figures.rmse**2 - mean**2))
         marks = mean, std, math.nan, math.nan
-        curve = HistogramCurve(name, -1, histogram, total, *marks, types[-1])
-        self.plot.set_titles(what, "Weights in each bin")
-        self.plot.show_errors(curve, by_size=place == SIZES)
-        if place != SIZES and not curve.outside:
+        curve = HistogramCurve("error", -1, histogram, total, *marks, types[-1])
+        self.plot.show_curves((curve,))
+        if not curve.outside:
             return ""
-        share = percent_text(curve.outside / total if total else 0.0)
-        return text.format(n=integer_text(curve.outside), share=share)
+        share = percent_text(curve.outside / total)
+        return f"{integer_text(curve.outside)} errors ({share}) lie outside"
 
     def _describe_error(self, readings: Readings) -> str:
         reading = readings[0]
-        low, high = self.plot.errors_of(reading)
+        low, high = float_text(reading.low, 4), float_text(reading.high, 4)
         return (
-            f"{float_text(low, 4)} to {float_text(high, 4)}   {integer_text(reading.count)} "
+            f"{low} to {high}   {integer_text(reading.count)} "
             f"weights   {percent_text(reading.share)}"
         )
 
@@ -196,10 +188,9 @@ class PicturePage(PlotPage[AnyPanel]):
         super().__init__(make)
         self.noun = noun
         self._most = (0.0, 0.0)
-        of_errors = kind is ErrorPanel
-        everything = "All errors" if of_errors else "All weights"
+        everything = "All errors" if kind is ErrorPanel else "All weights"
         choices = [("Without the outermost 0.1 %", MOST), (everything, ALL)]
-        self.offer_ranges([*choices, ("Sizes |e|, powers of ten", SIZES)] if of_errors else choices)
+        self.offer_ranges(choices)
 
     @property
     def place(self) -> int:

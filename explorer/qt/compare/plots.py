@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -16,8 +16,6 @@ from PySide6.QtWidgets import QWidget
 from explorer.analysis.errors.pictures import PairSquare
 from explorer.present.explanations import picture_text
 from explorer.present.pictures import density_sentence
-from explorer.qt.widgets.curves import BinReading, HistogramCurve, curve_columns, curves_in_words
-from explorer.qt.widgets.histogram_plot import HistogramPlot
 from explorer.qt.widgets.plot import PlotColours, ThemedPlot
 from explorer.qt.widgets.profiles import ColourBar, SquareBox
 from explorer.text import count_text, integer_text
@@ -227,52 +225,3 @@ def _colour_map(colours: PlotColours) -> pg.ColorMap:
 
 def _count(number: int) -> str:
     return count_text(number) if number >= _LONGEST else integer_text(number)
-
-
-_MOST_TICKS = 10
-
-
-class ErrorPlot(HistogramPlot):
-    """A `HistogramPlot` of one curve, whose lower axis is logarithmic if it shows sizes."""
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.by_size = False
-        self._curve: HistogramCurve | None = None
-        self.set_normal(False)
-        self.setAccessibleName("Histogram of errors")
-        self.setWhatsThis(picture_text("error_histogram"))
-
-    def show_errors(self, curve: HistogramCurve, *, by_size: bool) -> None:
-        """Draw a histogram; by size, all its edges must be above 0."""
-        changed = by_size != self.by_size
-        self.by_size = by_size
-        self._curve = curve
-        if by_size:
-            edges = np.log10(curve.histogram.edges)
-            low, high = float(edges[0]), float(edges[-1])
-            self.set_code_ticks(_decades(low, high))
-            drawn = replace(curve.histogram, low=low, high=high, edges=edges)
-            curve = replace(curve, histogram=drawn)
-        elif changed:
-            self.set_code_ticks(None)
-        self.show_curves((curve,))
-
-    def errors_of(self, reading: BinReading) -> tuple[float, float]:
-        assert self._curve is not None
-        edges = self._curve.histogram.edges
-        return float(edges[reading.index]), float(edges[reading.index + 1])
-
-    def data_columns(self) -> list[tuple[str, list[Any]]]:
-        """Return edges and counts."""
-        return [] if self._curve is None else curve_columns([self._curve])
-
-    def sentence(self) -> str:
-        return "" if self._curve is None else curves_in_words([self._curve], self._unit)
-
-
-def _decades(low: float, high: float) -> list[tuple[float, str]]:
-    """Return ticks at powers of ten."""
-    first, last = math.floor(low), math.ceil(high)
-    step = max(1, -(-(last - first) // _MOST_TICKS))
-    return [(float(power), f"1e{power}") for power in range(first, last + 1, step)]
