@@ -147,7 +147,13 @@ def _with_errors(
         *(side.errors.by_role(side.document.model.tensors.columns, roles) for side in sides),
         None,
     ]
-    return shown.of_errors(comparison.with_errors(present.Errors(original, (one, other))))
+    problems = {
+        f"{letter}, {side.pairs[place].candidate_name}": what
+        for letter, side in zip("AB", sides, strict=False)
+        for place, what in side.problems.items()
+    }
+    errors = present.Errors(original, (one, other), problems)
+    return shown.of_errors(comparison.with_errors(errors))
 
 
 class _SignColours(QSyntaxHighlighter):

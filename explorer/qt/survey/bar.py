@@ -79,6 +79,9 @@ class SurveyBar(RestingLine):
         if without:
             text += f", {integer_text(without)} not comparable"
         misfits = [one for each in found for one in each.misfits.items()]
+        problems = [what for one in found for what in one.problems.values()]
+        if problems:
+            text += f". {integer_text(len(problems))} cannot be compared: {plain_text(problems[0])}"
         if session.missing:
             text += f". {reading_text(session)}"
         elif session.references.matrix is None:

@@ -20,6 +20,7 @@ from explorer.present.tables.what_if import Line
 from explorer.qt.compare.summary import CompareView
 from explorer.qt.document import Document
 from explorer.qt.references import References, Rounding
+from explorer.qt.survey.bar import SurveyBar
 from explorer.qt.survey.session import SurveySession
 from explorer.qt.what_if.chart import Measure
 from explorer.qt.widgets.pages import Phase
@@ -131,6 +132,18 @@ def test_errors_are_a_distance_or_a_loss(page: Page, documents: list[Document]) 
     up = roles.index("ffn_up")
     errors = [model.raw(columns[f"relative_rmse_{side}"], up) for side in "ab"]
     assert 0 < float(errors[1] or 0) < float(errors[0] or 0)  # A has fewer bits
+
+
+def test_what_cannot_be_read_is_said_beside_the_errors(
+    page: Page, documents: list[Document]
+) -> None:
+    page.references.choose_other(documents[1])
+    page.choose(documents[0])
+    bar, path = SurveyBar(page.session, page.view), documents[0].path
+    path.write_bytes(path.read_bytes()[:-64])  # its last tensor is cut short
+    page.measure()
+    assert "2 pairs were not compared. A, one: " in page.view.pages.summary.text()
+    assert "4 of 6 tensors compared. 2 cannot be compared: " in bar.label.text()
 
 
 def test_recipes_that_were_measured_stand_in_the_chart(
