@@ -1,7 +1,7 @@
 """Hostile folders of quantized models: one clear error or a told problem, soon and in little room.
 
 What is changed: parts that are missing, of other types and shapes, or with other bytes where bytes
-are read (shapes, states, indices). docs/hf_quantization.md, 6. Configurations: `tests/soak`.
+are read (shapes, states, indices); and values of configurations. docs/hf_quantization.md, 6.
 """
 
 from __future__ import annotations
@@ -26,6 +26,15 @@ from tests.soak.quantized import MODELS, STEM, PartOf, state_text
 
 _OTHER_TYPES: Final = ("F64", "I16", "U8", "F16")
 _BOMBS: Final = ("([a-z0-9._]+)+!", "re:([a-z0-9._]+)+!", "(a|a?)*" * 60 + "b", "(" * 400, "[" * 99)
+_VALUES: Final[tuple[Any, ...]] = (
+    *(True, None, -1, 0, 3, 1 << 31, 10**30, 0.5, 1e308, "4", "x" * 9999, "128x" * 99),
+    *([], [0, 0], [True, 2], [1] * 999, [10**30, 1], {}, {"a": {"weights": {"num_bits": 99}}}),
+)
+_FIELDS: Final = (
+    *("quant_method", "bits", "group_size", "checkpoint_format", "dynamic", "extra_config"),
+    *("version", "weight_block_size", "config_groups", "format", "packing_format", "linear_class"),
+    *("quant_algo", "ignore", "modules_to_not_convert"),
+)
 _STATES: Final = (
     *(b"", b"{", b"[]", b"\xff\xfe", b"[" * 60_000, b'{"a":' * 5_000, b"NaN"),
     state_text(shape=[-1, -2048]),
@@ -137,6 +146,16 @@ def test_a_part_that_is_wrong(tmp_path: Path, number: int) -> None:
         assert told.isprintable(), what
         is_joined = model is not None and any(one.companions for one in model.tensors.rows)
         assert told or is_joined or what in quiet, what
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("field", _FIELDS)
+def test_a_configuration_of_any_values(tmp_path: Path, field: str) -> None:
+    for number, (said, parts) in enumerate(MODELS):
+        for value in _VALUES[number % len(_VALUES) :: 5]:
+            path = write(tmp_path / f"{number}", {**said, field: value}, parts)
+            told, _ = look(path)
+            assert told.isprintable()
 
 
 @pytest.mark.parametrize("bomb", _BOMBS)

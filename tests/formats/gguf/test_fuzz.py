@@ -1,15 +1,18 @@
-"""Every cut, any names and values, many windows: what is written is read. Any bytes: tests/soak."""
+"""Any bytes, changed bytes, every cut: an error of the program's own or a model, nothing else."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer.errors import FormatError
+from explorer.errors import ExplorerError, FormatError
+from explorer.formats import Model
 from explorer.formats.gguf.open import open_gguf
+from explorer.formats.limits import MAX_DIMENSIONS
 from tests.helpers.gguf_writer import (
     ARRAY,
     F64,
@@ -24,10 +27,115 @@ from tests.helpers.gguf_writer import (
     small_model,
 )
 from tests.helpers.rewriting import rewrite
+from tests.helpers.stopwatch import in_time
 
 VARIANTS = pytest.mark.parametrize(
     ("version", "order"), [(3, "little"), (3, "big"), (1, "little"), (1, "big")]
 )
+
+
+def _look_at_everything(model: Model) -> None:
+    """Decode every value and read every tensor, as a person who clicks on everything does."""
+    for entry in model.metadata.entries:
+        assert 0 <= entry.offset < entry.value_offset <= entry.end <= model.files[0].source.size
+        try:
+            value = entry.value
+        except FormatError:
+            continue
+        assert (entry.length is None) == isinstance(value, str | int | float)
+        if entry.length is not None:
+            assert len(value) == entry.length  # type: ignore[arg-type]
+    for tensor in model.tensors.rows:
+        assert len(tensor.shape) <= MAX_DIMENSIONS
+        if tensor.damage is None:
+            assert len(tensor.read()) == tensor.nbytes
+        else:
+            with pytest.raises(FormatError):
+                tensor.read()
+    assert sum(total.nbytes for total in model.tensors.totals_by_type.values()) == model.nbytes
+    assert isinstance(model.name, str | None)
+    for problem in model.problems:
+        assert problem.what
+
+
+def _open(path: Path, content: bytes) -> bool:
+    """Open bytes and look at everything; return whether they opened."""
+    rewrite(path, content)
+    started = time.process_time()
+    error = None
+    try:
+        with open_gguf(path) as model:
+            _look_at_everything(model)
+    except ExplorerError as caught:
+        error = caught
+    assert in_time(time.process_time() - started, 2.0)
+    if error is None:
+        return True
+    assert error.what
+    assert error.path == path
+    assert error.offset is None or 0 <= error.offset <= len(content)
+    return False
+
+
+@given(content=st.binary(max_size=200))
+def test_any_bytes(tmp_path: Path, content: bytes) -> None:
+    _open(tmp_path / "f.gguf", content)
+
+
+@given(
+    version=st.sampled_from([1, 2, 3]),
+    order=st.sampled_from(["little", "big"]),
+    tensors=st.integers(0, 3),
+    keys=st.integers(0, 3),
+    content=st.binary(max_size=300),
+)
+def test_any_bytes_behind_a_good_start(
+    *, tmp_path: Path, version: int, order: Order, tensors: int, keys: int, content: bytes
+) -> None:
+    file = GgufFile(version, order, tensor_count=tensors, key_count=keys)
+    _open(tmp_path / "f.gguf", file.header() + content)
+
+
+@VARIANTS
+@given(data=st.data())
+def test_changed_bytes(tmp_path: Path, version: int, order: Order, data: st.DataObject) -> None:
+    content = bytearray(small_model(version, order).build())
+    changes = data.draw(
+        st.lists(
+            st.tuples(
+                st.integers(0, len(content) - 1),
+                st.one_of(st.integers(0, 255), st.sampled_from([0, 1, 8, 9, 0x7F, 0x80, 0xFF])),
+            ),
+            min_size=1,
+            max_size=6,
+        )
+    )
+    for place, byte in changes:
+        content[place] = byte
+    _open(tmp_path / "f.gguf", bytes(content))
+
+
+@VARIANTS
+@given(data=st.data())
+def test_bytes_put_in_or_left_out(
+    tmp_path: Path, version: int, order: Order, data: st.DataObject
+) -> None:
+    content = small_model(version, order).build()
+    start = data.draw(st.integers(0, len(content)))
+    end = data.draw(st.integers(start, min(len(content), start + 40)))
+    _open(tmp_path / "f.gguf", content[:start] + data.draw(st.binary(max_size=40)) + content[end:])
+
+
+@pytest.mark.slow  # some thousand files each
+@VARIANTS
+def test_every_byte_set_to_its_extremes(tmp_path: Path, version: int, order: Order) -> None:
+    """Each byte of the header, one at a time."""
+    file = small_model(version, order)
+    content = file.build()
+    for place in range(len(file.header())):
+        for byte in (0x00, 0xFF):
+            if content[place] != byte:
+                _open(tmp_path / "f.gguf", content[:place] + bytes([byte]) + content[place + 1 :])
 
 
 @VARIANTS
@@ -37,15 +145,13 @@ def test_cut_at_every_offset(tmp_path: Path, version: int, order: Order) -> None
     content, header = file.build(), len(file.header())
     path = tmp_path / "f.gguf"
     for size in range(len(content)):
-        rewrite(path, content[:size])
-        if size < header:
-            with pytest.raises(FormatError):
-                open_gguf(path)
-            continue
-        with open_gguf(path) as model:
-            assert model.problems
-            for tensor in model.tensors.rows:
-                assert (tensor.damage is not None) == (tensor.offset + tensor.nbytes > size)
+        opened = _open(path, content[:size])
+        assert opened == (size >= header), size
+        if opened:
+            with open_gguf(path) as model:
+                assert model.problems
+                for tensor in model.tensors.rows:
+                    assert (tensor.damage is not None) == (tensor.offset + tensor.nbytes > size)
 
 
 _NAMES = st.one_of(st.text(max_size=30), st.text(min_size=250, max_size=300))

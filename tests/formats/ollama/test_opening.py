@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer.errors import FormatError
+from explorer.errors import ExplorerError, FormatError
 from explorer.formats import Model, Severity, open_model
 from explorer.formats.facts import describe
 from explorer.formats.ollama import open as ollama
@@ -381,6 +382,44 @@ def test_opening_can_be_given_up(store: OllamaStore) -> None:
     with pytest.raises(KeyboardInterrupt):
         open_manifest(path, check)
     assert len(calls) == 3
+
+
+FIELDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "mediaType": JSON
+        | st.sampled_from(
+            [
+                f"application/vnd.ollama.image.{k}"
+                for k in ("tensor", "model", "json", "params", "messages", "template")
+            ]
+        ),
+        "digest": JSON | st.just("GOOD"),
+        "size": JSON,
+        "name": JSON | st.sampled_from(["a", "config.json"]),
+    },
+)
+
+
+@given(
+    manifest=JSON
+    | st.fixed_dictionaries(
+        {"layers": JSON | st.lists(JSON | FIELDS, max_size=5)}, optional={"config": JSON | FIELDS}
+    ),
+    config=JSON,
+)
+def test_any_json_is_a_model_or_an_error(
+    tmp_path_factory: pytest.TempPathFactory, manifest: object, config: object
+) -> None:
+    store = OllamaStore(tmp_path_factory.mktemp("store") / "models")
+    good = store.blob(json.dumps(config).encode("utf-8", "surrogatepass"))["digest"]
+    if isinstance(manifest, dict) and isinstance(manifest.get("layers"), list):
+        manifest["layers"].append(store.tensor("t", [("t", "F32", [2])]))
+    raw = json.dumps(manifest).replace('"GOOD"', json.dumps(good))
+    path = store.raw_manifest(raw.encode(), "h/n/m/t")
+    with contextlib.suppress(ExplorerError), open_model(path) as model:
+        describe(model)
+        assert model.metadata["ollama.name"] == "h/n/m:t"
 
 
 @given(config=JSON | st.fixed_dictionaries({"quantization": JSON, "text_config": JSON}))

@@ -376,3 +376,13 @@ def test_mutated_file_has_the_library_s_verdict(content: bytes, tmp_path: Path) 
     path = tmp_path / "m.safetensors"
     rewrite(path, content)
     assert_same_verdict(path)
+
+
+@given(
+    content=st.binary(max_size=64),
+    prefix=st.sampled_from([b"", struct.pack("<Q", 24), b"\x02" + bytes(7)]),
+)
+def test_any_bytes_raise_nothing_else(content: bytes, prefix: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "m.safetensors"
+    rewrite(path, prefix + content)
+    assert_same_verdict(path)
