@@ -15,10 +15,10 @@ float64, as if numpy had got the same weights as float64; where even that fails 
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,8 @@ class Histogram:
     edges: NDArray[np.float64]
     counts: NDArray[np.int64]
 
+
+Made = TypeVar("Made")
 
 Counters: TypeAlias = tuple[NDArray[np.uint16], NDArray[np.int64]]
 """Counts of parts, both [bins * parts]: small numbers, and what they have no room for."""
@@ -144,13 +146,26 @@ class Binning:
 
     def counters(self) -> Counters:
         """Return counts of parts with no weights counted."""
-        size = self.bins * self.parts
-        return np.zeros(size, np.uint16), np.zeros(size, np.int64)
+        return _counters(self.bins * self.parts)
 
     def histogram(self, counts: NDArray[np.int64]) -> Histogram:
         """Return the counts of bins, from counts of all parts."""
         together = counts.reshape(self.bins, self.parts).sum(axis=1)
         return Histogram(*self._asked, self.edges.astype(np.float64), together)
+
+
+def _counters(size: int) -> Counters:
+    return np.zeros(size, np.uint16), np.zeros(size, np.int64)
+
+
+def _kept(made: list[Made], make: Callable[[], Made]) -> Callable[[], Made]:
+    """Return what makes one for each thread, all of which are kept; it holds no more than them."""
+
+    def make_one() -> Made:
+        made.append(make())
+        return made[-1]
+
+    return make_one
 
 
 class RunningCounts:
@@ -163,11 +178,7 @@ class RunningCounts:
     def __init__(self, binnings: Sequence[Binning]) -> None:
         self._binnings = binnings
         self._all: list[list[Counters]] = []
-        self._threads = PerThread(self._counters)
-
-    def _counters(self) -> list[Counters]:
-        self._all.append([binning.counters() for binning in self._binnings])
-        return self._all[-1]
+        self._threads = PerThread(_kept(self._all, lambda: [one.counters() for one in binnings]))
 
     def add(self, streams: Sequence[Values]) -> None:
         """Count weights, a run of float32 for each binning."""
@@ -196,12 +207,7 @@ class Halves:
 
     def __init__(self) -> None:
         self._all: list[Counters] = []
-        self._threads = PerThread(self._counters)
-
-    def _counters(self) -> Counters:
-        size = kernel_api.HALVES
-        self._all.append((np.zeros(size, np.uint16), np.zeros(size, np.int64)))
-        return self._all[-1]
+        self._threads = PerThread(_kept(self._all, lambda: _counters(kernel_api.HALVES)))
 
     def add_halves(self, blocks: Blocks) -> None:
         """Count numbers, uint8 [n, 2], little-endian."""
