@@ -110,6 +110,19 @@ def test_a_kernel_is_for_some_pairs_of_types(
     assert (held > 1.5 * usual) is not computes  # then the CPU computes it
 
 
+def test_attention_without_a_kernel_is_exact_where_it_was_compared() -> None:
+    plain = Settings(flash_attention=False, library="Vulkan")
+    other = replace(plain, type_k="iq4_nl")
+    found = [
+        allocate(_header("step35"), one).accuracy
+        for one in (plain, other, replace(other, flash_attention=True))
+    ]
+    assert found == ["exact", "band", "exact"]
+    assert allocate(_header("step35"), replace(plain, type_k="q8_0", library="CUDA")).accuracy == (
+        "exact"
+    )
+
+
 def test_a_plan_says_what_it_costs_that_a_device_has_no_kernel() -> None:
     h, devices = Hyperparameters.from_model(model_of("heads-160")), (Device("0", "CUDA", 24 * GIB),)
     off, on = (

@@ -227,7 +227,8 @@ def _allocate(header: Header, settings: Settings, *, with_compute: bool) -> Allo
     if with_compute:
         batch = _batch(header, settings, n_ctx, n_ctx_seq, ubatch, flash_attention=flash_attention)
         placement = _placement(header, settings, places)
-        was_compared = not settings.devices or backend.knows(header.rules.recurrent)
+        usual = flash_attention or (settings.type_k, settings.type_v) == ("f16", "f16")
+        was_compared = not settings.devices or backend.knows(header.rules.recurrent, usual=usual)
         accuracy, computes = compute_buffers(header, batch, placement, was_compared=was_compared)
         for name, found in zip((*places.gpus, places.host), computes, strict=True):
             size = None if found.size is None else sized(found.size, name)

@@ -26,12 +26,16 @@ class Backend(NamedTuple):
     was_compared: bool = False  # whether its compute buffers are those of a real run
     scans: bool = True  # whether there is a kernel for Mamba 1, and for any state of Mamba 2
 
-    def knows(self, recurrent: str | int) -> bool:
+    def knows(self, recurrent: str | int, *, usual: bool) -> bool:
         """Return whether the compute buffers of such a model are those of a real run.
 
-        Those of Mamba layers alone, in another order and with scans on the CPU, are not in all.
+        In another order than the graph's those of Mamba layers alone, with scans on the CPU, are
+        not in all, nor those of attention with neither a kernel nor a cache of f16.
+
+        Args:
+            usual: Whether attention has a kernel, or the cache is of f16.
         """
-        return self.was_compared and (self.scans or recurrent != "all")
+        return self.was_compared and (self.scans or (recurrent != "all" and usual))
 
 
 _CUDA: Final = Backend(was_compared=True)
