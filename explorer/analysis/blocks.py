@@ -190,7 +190,7 @@ class CodeCounts(Halves):
 
     def combine(self, other: CodeCounts) -> None:
         """Add what another one counted with the same levels."""
-        self.add_all(other)
+        self._all += other._all
         self._odd += other._odd
 
     @property
@@ -263,19 +263,22 @@ def block_statistics(
     check = cancel or never
     unpackers = PerThread(lambda: BlockUnpacker(tensor))
     unpacker = unpackers.own
-    known, codes = _RunningBlocks(unpacker), CodeCounts(unpacker.levels)
+    known = [RunningMoments() for _ in range(1 + unpacker.has_minimum)]
+    codes = CodeCounts(unpacker.levels)
 
-    def gather(span: Span, check: Check) -> _RunningBlocks:
-        blocks = _RunningBlocks(unpackers.own)
+    def gather(span: Span, check: Check) -> list[RunningMoments]:
+        moments = [RunningMoments() for _ in known]
         for stored in span.runs(check):
             codes.add(unpackers.own.codes(stored))
-            blocks.add(stored)
-        return blocks
+            for one, stream in zip(moments, _streams(unpackers.own.scales(stored)), strict=True):
+                one.add(stream)
+        return moments
 
     with map_in_order(spans_of(tensor), gather, workers=workers, check=check) as gathered:
-        for _, blocks in gathered:
-            known.combine(blocks)
-    binnings = [Binning.of_weights(one.low, one.high, bins) for one in known.moments]
+        for _, found in gathered:
+            for one, more in zip(known, found, strict=True):
+                one.combine(more)
+    binnings = [Binning.of_weights(one.low, one.high, bins) for one in known]
     counts = RunningCounts(binnings)
 
     def count(span: Span, check: Check) -> None:
@@ -286,8 +289,8 @@ def block_statistics(
         for _ in counted:
             pass
     scales, *minima = [
-        Distribution(one.moments(), binning.histogram(found))
-        for one, binning, found in zip(known.moments, binnings, counts.totals, strict=True)
+        Distribution(one.moments(), binning.histogram(total))
+        for one, binning, total in zip(known, binnings, counts.totals, strict=True)
     ]
     return BlockStatistics(
         levels=unpacker.levels,
@@ -296,23 +299,6 @@ def block_statistics(
         scales=scales,
         minima=minima[0] if minima else None,
     )
-
-
-class _RunningBlocks:
-    """Statistics of scales and minima of the blocks so far."""
-
-    def __init__(self, unpacker: BlockUnpacker) -> None:
-        self._unpacker = unpacker
-        self.moments = [RunningMoments() for _ in range(1 + unpacker.has_minimum)]
-
-    def add(self, stored: Stored) -> None:
-        streams = _streams(self._unpacker.scales(stored))
-        for moments, stream in zip(self.moments, streams, strict=True):
-            moments.add(stream)
-
-    def combine(self, other: _RunningBlocks) -> None:
-        for moments, more in zip(self.moments, other.moments, strict=True):
-            moments.combine(more)
 
 
 def _streams(found: BlockScales) -> list[NDArray[np.float32]]:

@@ -158,6 +158,14 @@ def _counters(size: int) -> Counters:
     return np.zeros(size, np.uint16), np.zeros(size, np.int64)
 
 
+def _total(all_counters: Sequence[Counters]) -> NDArray[np.int64]:
+    total = np.zeros(all_counters[0][1].size, np.int64)
+    for few, many in tuple(all_counters):
+        total += many
+        total += few
+    return total
+
+
 def _kept(made: list[Made], make: Callable[[], Made]) -> Callable[[], Made]:
     """Return what makes one for each thread, all of which are kept; it holds no more than them."""
 
@@ -194,12 +202,7 @@ class RunningCounts:
     @property
     def totals(self) -> list[NDArray[np.int64]]:
         """Counts of all threads, which are at rest: int64 [bins * parts] for each binning."""
-        found = [binning.counters()[1] for binning in self._binnings]
-        for own in self._all:
-            for sum_of_all, (counts, total) in zip(found, own, strict=True):
-                np.add(sum_of_all, total, out=sum_of_all)
-                np.add(sum_of_all, counts, out=sum_of_all)
-        return found
+        return [_total(of_one) for of_one in zip(*self._all, strict=True)]
 
 
 class Halves:
@@ -213,18 +216,10 @@ class Halves:
         """Count numbers, uint8 [n, 2], little-endian."""
         kernel_api.kernels().count_halves(read_only(blocks), *self._threads.own)
 
-    def add_all(self, other: Halves) -> None:
-        """Add what was counted elsewhere, and is done."""
-        self._all += other._all
-
     @property
     def numbers(self) -> NDArray[np.int64]:
         """How many there are of each, int64 [HALVES]; a thread at work may have counted more."""
-        total = np.zeros(kernel_api.HALVES, np.int64)
-        for few, many in list(self._all):
-            np.add(total, many, out=total)
-            np.add(total, few, out=total)
-        return total
+        return _total(self._all)
 
 
 class RunningHalves(Halves):
@@ -236,12 +231,6 @@ class RunningHalves(Halves):
         values = np.empty((kernel_api.HALVES, 1), np.float32)
         decoder(tensor.type.name)(bits, values)
         self._values = values.reshape(-1)
-
-    @staticmethod
-    def suit(tensor: Tensor) -> bool:
-        """Return whether a tensor's weights are 16 bits each."""
-        kind = tensor.type
-        return tensor.companions is None and (kind.block_weights, kind.block_bytes) == (1, 2)
 
     @property
     def found(self) -> tuple[Values, NDArray[np.int64]]:

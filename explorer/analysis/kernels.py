@@ -245,12 +245,6 @@ def count_bins(coded: Any, edges: Any, geometry: Any, room: Any, counters: Any) 
             total[index * parts + part] += 1
 
 
-# The loop that makes a picture of a matrix: each cell of it keeps what its numbers amount to.
-#
-# The module's name puts it among the sources of compiled code
-# (`quantization.kernel_cache.SOURCES`).
-
-
 @kernel
 def fold_cells(values: Any, place: Any, tops: Any, sums: Any) -> None:
     """Add a run of numbers to the cells that they lie in; only finite ones enter.

@@ -102,7 +102,9 @@ class GrowingStatistics:
         self._check = check
         self.done = 0
         self._moments = RunningMoments()
-        self._halves = RunningHalves(tensor) if RunningHalves.suit(tensor) else None
+        of_halves = (tensor.type.block_weights, tensor.type.block_bytes) == (1, 2)
+        of_halves &= tensor.companions is None
+        self._halves = RunningHalves(tensor) if of_halves else None
         self._keys = RunningKeys() if rough and self._halves is None else None
 
     def walk(self) -> Generator[int, None, None]:

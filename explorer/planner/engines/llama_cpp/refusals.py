@@ -94,12 +94,9 @@ _ARCHITECTURES: Final = {
 
 def refusal_of(model: Model) -> str:
     """Return why llama.cpp loads a whole GGUF model with no settings; "" if nothing is known."""
-    name = model.architecture or "unknown"
-    is_part = name in COMPONENTS or model.metadata.text("general.type") in NO_MODELS
+    is_part = model.architecture in COMPONENTS or model.metadata.text("general.type") in NO_MODELS
     if model.format != "gguf" or is_part or not len(model.tensors) or components(model.tensors):
         return ""
-    if unknown := _unknown("llama.cpp", name):
-        return _foreign_type("llama.cpp", model.tensors.columns.types) or unknown
     header, _ = headers_of(model)
     return header if isinstance(header, str) else ""
 
@@ -151,19 +148,15 @@ def refusal(program: str, header: Header | str) -> str:
     name = header.architecture
     if name in COMPONENTS:
         return f"{program} does not load it alone: it is {COMPONENTS[name]}"
-    if name not in ARCHITECTURES or name not in _ARCHITECTURES[program]:
-        return _unknown(program, name)
+    if name not in _ARCHITECTURES[program]:
+        shown = quoted(name)
+        return f"{program} refuses the model: it does not know the architecture {shown!r}"
+    if name not in ARCHITECTURES:
+        return ""
     problem = next(_problems(header), "")
     if not problem:
         return ""
     return f"{program} refuses the model: {problem}. Download it again, or convert it anew"
-
-
-def _unknown(program: str, architecture: str) -> str:
-    if architecture in _ARCHITECTURES[program]:
-        return ""
-    shown = quoted(architecture)
-    return f"{program} refuses the model: it does not know the architecture {shown!r}"
 
 
 def _problems(header: Header) -> Iterator[str]:
