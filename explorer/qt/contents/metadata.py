@@ -38,7 +38,7 @@ class MetadataView(QtWidgets.QWidget):
         self._shown_moves = 0
         self.list = ListPanel(app, "Filter metadata by key, type or value", parent=self)
         self.value = ValueView(app, self)
-        self.splitter = split(self, (self.list, 300), (self.value, 200), vertical=True)
+        self.splitter = split(self, (self.list, 380), (self.value, 120), vertical=True)
         column(self.splitter, of=self)
         self.list.bar.changed.connect(self._filter)
         self.list.table.row_selected.connect(self._show_value)
