@@ -103,7 +103,6 @@ def test_an_ollama_entry_is_planned_with_its_projector(
     panel.settle()
     assert panel.state.current.result.plan.gpus[0].projector == 1 << 20
     assert panel.body.picture.bars.bars[0].nbytes(Kind.PROJECTOR) == 1 << 20
-    assert "--mmproj" in panel.body.export.text("server")
 
 
 def test_a_model_without_hyperparameters_says_why(panel: Panel, hostile: Document) -> None:

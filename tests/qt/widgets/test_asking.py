@@ -9,6 +9,7 @@ import pytest
 from PySide6.QtWidgets import QFileDialog, QWidget
 from pytestqt.qtbot import QtBot
 
+from explorer.paths import demo_model
 from explorer.qt.main_window import MainWindow
 from explorer.qt.settings import Settings
 from explorer.qt.widgets.asking import ask_file, ask_files, ask_folder
@@ -47,7 +48,7 @@ def test_each_kind_has_its_own_folder_which_is_kept_over_restarts(
     assert began == ["", beside, "/chosen", "name.txt", "/chosen", "/chosen/name.txt"]
 
 
-def test_the_demos_hidden_folder_is_no_place_to_open_from(
+def test_the_program_s_own_folder_is_no_place_to_open_from(
     make_window: Callable[..., MainWindow], demo_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began: list[str] = []
@@ -57,8 +58,8 @@ def test_the_demos_hidden_folder_is_no_place_to_open_from(
         return "", ""
 
     monkeypatch.setattr(QFileDialog, "getOpenFileName", choose)
-    window = make_window(demo_path)
-    for cache in (demo_path.parent.parent, demo_path.parent / "another"):
-        monkeypatch.setenv("GGUF_EXPLORER_CACHE", str(cache))
+    window = make_window(demo_model(), demo_path)
+    for document in window.documents:
+        window.reveal_model(document)
         assert ask_file(window.panels.app, window, "Open", "models") is None
     assert began == ["", str(demo_path.parent)]
