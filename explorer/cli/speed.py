@@ -46,7 +46,10 @@ def plan_speed(plan: Plan, given: Mapping[str, int]) -> Speed | str:
 
 def speed_record_of(plan: Plan, given: Mapping[str, int]) -> dict[str, Any] | None:
     """Return the ``speed_bound`` object of docs/interface.md; None where a bound is not known."""
-    bounds = speed_bounds(plan, find_bandwidths(plan.devices, given))
+    try:
+        bounds = speed_bounds(plan, find_bandwidths(plan.devices, given))
+    except PlanError:  # as `plan_speed` says
+        return None
     if bounds is None:
         return None
     found = plan_speed(plan, given)

@@ -35,6 +35,7 @@ from explorer.planner.settings import (
     Tokens,
 )
 from tests.helpers.gguf_writer import ARRAY, STRING, U32, Array, GgufFile, TensorSpec
+from tests.helpers.safetensors_writer import write_tensors
 
 Capture = pytest.CaptureFixture[str]
 
@@ -610,6 +611,16 @@ def test_the_bound_of_speed_is_bytes_by_bandwidth(model: Path, capsys: Capture) 
     text = run(capsys, model, "--gpu", "4GiB", "--profile", "llama.cpp")
     assert "Speed unknown: the bandwidth of CUDA 0" in text
     assert "speed_bound" not in run_json(capsys, *command)
+
+
+def test_a_plan_without_a_speed_is_a_plan(tmp_path: Path, capsys: Capture) -> None:
+    config = {"model_type": "llama", "num_hidden_layers": 1, "hidden_size": 64, "vocab_size": 32}
+    config |= {"num_attention_heads": 4, "num_experts": "some"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    write_tensors(tmp_path / "model.safetensors", ("model.embed_tokens.weight", "BF16", [32, 64]))
+    own = tmp_path, "--profile", "transformers", "--gpu", "RTX 4070"
+    assert "speed_bound" not in run_json(capsys, *own)
+    assert "Speed unknown: config.json num_experts is the text 'some'" in run(capsys, *own)
 
 
 def test_a_model_that_llama_cpp_does_not_load_is_refused(tmp_path: Path, capsys: Capture) -> None:
