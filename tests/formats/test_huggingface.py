@@ -216,9 +216,10 @@ def test_shards_without_an_index_are_counted(tmp_path: Path) -> None:
     for name in names:
         write_tensors(tmp_path / name, (name, "U8", [1]))
     (tmp_path / "config.json").write_text("{}")
+    whole = "Open the folder or repository for the whole model"
     for path, problem in (
         (tmp_path, ("error", names[0], "1 of 3 shards are missing: number 2")),
-        (tmp_path / names[1], ("warning", names[1], "2 of 3 shards are missing: number 1, 2")),
+        (tmp_path / names[1], ("warning", names[1], f"is one of 3 shards, read alone. {whole}")),
     ):
         with open_model(path) as model:
             assert problems_of(model) == [problem]

@@ -27,7 +27,7 @@ from explorer.formats.model import (
 from explorer.formats.quantized.declaration import COMFY_KEY, comfy_declaration, read_declaration
 from explorer.formats.quantized.grouping import may_hold_weights
 from explorer.formats.safetensors.groups import Assembly, Stored, StoredTensors, join_companions
-from explorer.formats.side_files import Config, looks_like, missing_shards, read_config
+from explorer.formats.side_files import SHARD_NAME, Config, looks_like, read_config
 from explorer.formats.strict_json import read_text
 from explorer.formats.tensors import FileTensors, Spec, Tensor, places_in
 from explorer.json_text import (
@@ -423,8 +423,9 @@ def open_safetensors(path: Path) -> Model:
     """
     log = ProblemLog()
     file = open_file(path, log)
-    for where, what in missing_shards([path.name]):
-        log.add_warning(where, what)
+    if (match := SHARD_NAME.fullmatch(path.name)) and int(match["count"]) > 1:
+        what = f"is one of {int(match['count'])} shards, read alone. "
+        log.add_warning(path.name, f"{what}Open the folder or repository for the whole model")
     return build_model(path, [file], read_config(path.parent, log), log)
 
 
