@@ -323,10 +323,10 @@ def _scale(alpha: float | None, rank: int, *, rooted: bool) -> float:
 
 def _sides(factor: Tensor | None) -> Shape:
     """Return the shape of a factor; of a convolution that of the matrix that it multiplies as."""
-    if factor is None or not factor.shape:
+    if factor is None:
         return ()
-    if len(factor.shape) == _MATRIX or factor.name.endswith(_OF_EXPERTS):
-        return factor.shape
+    if len(factor.shape) <= _MATRIX or factor.name.endswith(_OF_EXPERTS):
+        return factor.shape or (1,)
     return factor.shape[0], math.prod(factor.shape[1:])
 
 

@@ -103,6 +103,7 @@ def test_any_shape(rank: int, rows: int, columns: int) -> None:
         [(f"{Q}.lora_b", (64, 4))],
         [(f"{Q}.lora_a", (5, 64)), (f"{Q}.lora_b", (32, 4))],
         [(f"{Q}.lora_a", (4,)), (f"{Q}.lora_b", (4,))],
+        [(f"{Q}.lora_down.weight", (4,)), (f"{Q}.lora_up.weight", (32, 4))],
         [(f"{Q}.lora_a", (2, 4, 8)), (f"{Q}.lora_b", (3, 8, 4))],
     ],
 )
