@@ -469,7 +469,8 @@ class MainWindow(QtWidgets.QMainWindow):
         place = bisect(self._order, ticket)
         self._order.insert(place, ticket)
         self.documents.insert(place, document)
-        self.settings.add_recent(document.path)
+        if document.path != demo_model():  # its place may be another at each start
+            self.settings.add_recent(document.path)
         self.open_models.add(document, place)
         self.panels.set_documents(self.documents)
         self.panels.memory.recall(self.current)  # what it was compared with may be open now

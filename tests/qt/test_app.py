@@ -172,6 +172,7 @@ def test_with_nothing_to_open_it_opens_the_demo(
     _open_first(window, [])
     qtbot.waitUntil(lambda: len(window.documents) == 1)
     assert window.documents[0].path == demo_model()
+    assert window.settings.recent == [], "an AppImage has it in another folder at each start"
     wait_idle(qtbot, window)
     assert window.panels.currentWidget() is window.panels.overview
 
