@@ -268,7 +268,7 @@ class Node:
 
     @property
     def detail(self) -> str:
-        """Text of the second column, with sizes in the units chosen now."""
+        """Text of the second column."""
         if self.kind is NodeKind.MODEL:
             return plain_text(self.document.brief)
         return self.short or self.words if self.nbytes is None else bytes_text(self.nbytes)

@@ -205,13 +205,10 @@ class _Grouping:
         """Report codes of methods that are not read, which are shown as the numbers they are."""
         what = f"holds codes of {self._method or 'an unknown method'} that are not read: "
         what += "each is shown, and counted, as if it was a weight"
+        kinds = CODES | FP8_TYPES
         for name, row in self._rows.items():
             spec, stem = self._specs[row], name[: name.rfind(".")]
-            if (
-                spec.type.name not in CODES | FP8_TYPES
-                or spec.parameters < 2
-                or row in self._found.used
-            ):
+            if spec.type.name not in kinds or spec.parameters < 2 or row in self._found.used:
                 continue
             is_aside = stem in self._left_alone or self._has_scales_of_experts(name, spec)
             if is_aside or self._declared.is_list_only:

@@ -216,7 +216,6 @@ class DifferencePages(QObject):
     def __init__(self, app: Services, parent: QWidget) -> None:
         super().__init__(parent)
         self._shown: Shown | None = None
-        self._parent = parent
         self.summary = plain_label(parent)
         self.summary.setWordWrap(True)
         self.summary.setTextInteractionFlags(SELECTABLE)

@@ -213,7 +213,6 @@ PANEL_KEYS: Final[Mapping[str, Mapping[str, str]]] = {
     "what_if": {
         "Stop measuring. The results so far stay": "Escape",
         "Go from type to type": "Left, Right",
-        "Compare with the marked type": "Enter",
         **_PLOT,
         **_TABLE,
     },
