@@ -77,9 +77,9 @@ def importance_of(matrix: Model, name: str) -> NDArray[np.float32] | None:
         what = f"{sums.parameters} sums of {name!r} do not fit {counts.parameters} counts"
         raise ExplorerError(what, matrix.path)
     squares = sums.dequantize().reshape(-1, columns)
-    used = np.floor(counts.dequantize().reshape(-1, 1) + np.float32(0.5))
     unused = squares if matrix.format == "imatrix" else np.float32(1)
     with np.errstate(divide="ignore", invalid="ignore"):
+        used = np.floor(counts.dequantize().reshape(-1, 1) + np.float32(0.5))
         importance = np.where(used > 0, squares / used, unused).astype(np.float32)
     finite = np.isfinite(squares).all() and np.isfinite(used).all()
     if not (finite and (squares >= 0).all()):

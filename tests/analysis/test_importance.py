@@ -122,6 +122,15 @@ def test_importance_is_what_llama_quantize_takes_it_for() -> None:
     assert newer.tolist() == [[1.0] * 6, (values[6:] / 3).tolist()]  # counts are rounded
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("bits", [0x7FA00000, 0x7FC00000, 0x7F800000])  # a signalling NaN, first
+def test_counts_that_are_not_finite_are_one_error(bits: int) -> None:
+    counts = np.array([[bits]], np.uint32).view(np.float32)
+    model = model_from(gguf(UP, np.ones((1, 4), np.float32), counts))
+    with pytest.raises(ExplorerError, match="not finite, or negative"):
+        importance_of(model, UP)
+
+
 def test_every_byte_of_the_older_form_has_a_meaning() -> None:
     raw = legacy((Q, 4, np.ones(8, np.float32)), ("b", 1, np.ones(2, np.float32)))
     fields = list(Structure(read_legacy_imatrix(MemorySource(raw)), 0).fields(0, len(raw)))
