@@ -22,7 +22,7 @@ from explorer.qt.services import Services
 from explorer.qt.widgets.building import column
 from explorer.qt.widgets.table_model import TableModel
 from explorer.qt.widgets.table_view import TableView
-from explorer.text import bytes_text, integer_text
+from explorer.text import bytes_text, integer_text, plain_text
 
 
 def blob_facts(file: StoredFile) -> list[Line]:
@@ -42,7 +42,7 @@ def blob_facts(file: StoredFile) -> list[Line]:
         ("What it is", f"{file.part} of {file.store}"),
         ("State", state),
         ("Same content", file.same_as),
-        ("Where", str(file.blob.path)),
+        ("Where", plain_text(str(file.blob.path))),
         (size.head, size.exact(file)),
         users_fact(file.blob.used_by),
     ]

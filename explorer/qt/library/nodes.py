@@ -566,11 +566,11 @@ def facts_of(node: Node) -> list[Line]:
         ("On this machine", "" if node.fit is None or node.fit.damaged else node.fit.sentence),
         ("Problems", "\n".join(problems)),
         ("What it is", ", ".join(filter(None, (_WHAT.get(row.kind, ""), kind)))),
-        ("Where", "" if row.path is None else str(row.path)),
+        ("Where", "" if row.path is None else plain_text(str(row.path))),
         *((column.head, column.exact(node)) for column in _CELLS),
         ("Changed", time_text(row.modified)),
         ("Last used", time_text(row.used)),
-        ("Digest", row.digest),
+        ("Digest", plain_text(row.digest)),
         ("Notes", node.note),
     ]
     if store is not None and entry is not None:

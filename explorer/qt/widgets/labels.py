@@ -81,7 +81,8 @@ def facts_form(facts: Iterable[Line], parent: QWidget) -> QFormLayout:
     form.setLabelAlignment(Qt.AlignmentFlag.AlignLeft)
     form.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow)
     for fact in facts:
-        text = shorten(plain_text(fact.text, lines=True), _LONGEST_FACT)
+        lines = plain_text(fact.text, lines=True).split("\n")
+        text = "\n".join(shorten(one, _LONGEST_FACT) for one in lines)
         label, value = text_label(fact.title, parent), text_label(text, parent)
         label.setWordWrap(False)
         label.setForegroundRole(QtGui.QPalette.ColorRole.PlaceholderText)

@@ -437,7 +437,7 @@ def test_names_that_act_on_a_display_are_plain_text(
     assert "cannot be seen" in panel.cell(row, COLUMN.NOTE)
     panel.click(row)
     pane = panel.view.pane
-    assert "bold" in pane.about
+    assert r"/<b>bold\n\u202egnp.gguf" in pane.about
     for label in (*pane.findChildren(QLabel), panel.view.total):
         assert label.textFormat() == Qt.TextFormat.PlainText
         assert "\u202e" not in label.text()

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QEvent, QPoint, Qt
 from PySide6.QtGui import QGuiApplication, QHelpEvent, QPalette
-from PySide6.QtWidgets import QApplication, QToolTip
+from PySide6.QtWidgets import QApplication, QLabel, QToolTip, QWidget
 from pytestqt.qtbot import QtBot
 
+from explorer.present.tables.lines import line
 from explorer.qt.main_window import MainWindow
 from explorer.qt.theme import Scheme, apply_scheme, warning_colour
-from explorer.qt.widgets.labels import ElidedLabel, MessageBar, StatePage
+from explorer.qt.widgets.labels import ElidedLabel, MessageBar, StatePage, facts_form
 from tests.helpers.window import HOSTILE, unsafe_characters
 
 LEFT = Qt.MouseButton.LeftButton
@@ -233,3 +234,12 @@ def test_the_keyboard_does_not_stop_at_a_sentence_that_is_empty(qtbot: QtBot) ->
     page.show_message("Not quantized", "Choose what to compare with.")
     assert page.sentence.isVisible()
     assert not page.button.isVisible()
+
+
+def test_a_long_line_of_a_fact_hides_no_other(qtbot: QtBot) -> None:
+    page = QWidget()
+    qtbot.addWidget(page)
+    facts_form([line("Used by 3", "\n".join(["a" * 5000, "b", "c"]))], page)
+    long, *others = page.findChildren(QLabel)[-1].text().split("\n")
+    assert len(long) < 2000
+    assert others == ["b", "c"]
