@@ -500,7 +500,7 @@ def rows_of_pictures(path: Path) -> Iterator[tuple[str, Table[Any], Any]]:
     yield "figures of a tensor", LINES, lines_of(STATISTICS, found)
     values = {("ffn_down", 0): 0.5, ("attn_q", 1): 1.25}
     yield "a map", map_table([0, 1], values, str), ["ffn_down", "attn_q"]
-    update = Update("a.weight", None, None, 4, 0.5, flipped=False)
+    update = Update("a.weight", None, None, 4, 0.5, (8, 8), flipped=False)
     updates = [UpdateRow(update, 2.5, math.nan), UpdateRow(update, math.nan, math.nan, "no B")]
     yield "updates", UPDATES, updates
     entry = MatrixEntry("a.weight", 64, 2)
