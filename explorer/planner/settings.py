@@ -332,7 +332,7 @@ RESERVE: Final = Setting(
     "Reser&ve",
     Bytes(),
     ("--reserve",),
-    "Memory of each GPU kept for the driver and other programs. Left alone: a range of logs",
+    "Memory of each GPU for the driver and other programs. Not set: a range from public logs",
     advanced=True,
 )
 MARGIN: Final = Setting(
@@ -386,8 +386,8 @@ BUILD: Final = Setting(
     "Bu&ild",
     Count(1, 1 << 20),
     ("--build",),
-    "Number of the build of llama.cpp, such as 9849. Left alone: the newest known",
-    "own: what your llama-server is.",
+    "Number of the build of llama.cpp, such as 9849. Not set: the newest known",
+    "own: ask your llama-server.",
     default=11434,
     advanced=True,
 )
