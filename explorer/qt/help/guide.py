@@ -130,6 +130,12 @@ _PLOT: Final = {
     "Plot: save picture or data": "Ctrl+S",
 }
 _STOP: Final = {"Stop comparing. The results so far stay": "Escape"}
+_WEIGHTS_MAP: Final = {
+    "Map: move while zoomed": "arrow keys",
+    "Map: choose a weight": "Ctrl+arrow keys",
+    "Map: copy the value": "Ctrl+C",
+    "Map: copy the position": "Ctrl+Shift+P",
+}
 _MAP: Final = {
     "Map: go from cell to cell": "arrow keys, PgUp, PgDown, Home, End",
     "Map, charts: show the tensor": "Enter",
@@ -177,10 +183,7 @@ PANEL_KEYS: Final[Mapping[str, Mapping[str, str]]] = {
         "Histogram: read bin by bin": "Left, Right",
         **_PLOT,
         "Histograms side by side: choose, open": "arrow keys, Enter",
-        "Map: move while zoomed": "arrow keys",
-        "Map: choose a weight": "Ctrl+arrow keys",
-        "Map: copy the value": "Ctrl+C",
-        "Map: copy the position": "Ctrl+Shift+P",
+        **_WEIGHTS_MAP,
         "Block: previous, next": "Ctrl+PgUp, Ctrl+PgDown",
         "Block: go from byte to byte": "arrow keys, Home, End",
         "Block: go from weight to weight": "Left, Right",
@@ -207,6 +210,7 @@ PANEL_KEYS: Final[Mapping[str, Mapping[str, str]]] = {
         "Stop reading": "Escape",
         "Histogram: read bin by bin": "Left, Right",
         "Density: go from cell to cell; with Ctrl farther": "arrow keys",
+        **_WEIGHTS_MAP,
         **_PLOT,
         **_TABLE,
     },

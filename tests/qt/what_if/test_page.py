@@ -126,7 +126,7 @@ class Page:
 @pytest.fixture
 def documents(load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Document]:
     """Return models that are planned, though they lack most of their tensors."""
-    monkeypatch.setattr("explorer.planner.hyperparameters.refusal", lambda *_: "")
+    monkeypatch.setattr("explorer.planner.engines.llama_cpp.refusals.refusal", lambda *_: "")
     arrays = _arrays()
     numbers = {"block_count": 2, "embedding_length": 256, "attention__head_count": 4}
     numbers["context_length"] = 8192
