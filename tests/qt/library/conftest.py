@@ -48,6 +48,7 @@ class Panel:
         self.app, self.runner = app, app.runner
         self.model = view.model
         self.tree: QTreeView = view.tree
+        self.tree.sortByColumn(0, Qt.SortOrder.AscendingOrder)  # times of use may be equal, or not
         self.failures = app.errors
         modes = QAbstractItemModelTester.FailureReportingMode
         self._testers = [
