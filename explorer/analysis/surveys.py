@@ -30,7 +30,7 @@ _HUGE: Final = 1 << 27  # weights, which take a thread a quarter of a second
 _WAITING: Final = 256  # results that may wait for one before theirs, some KiB each
 _STATISTICS_WALKS: Final = 2
 _MOST_OTHERS: Final = 3000
-_MOST_READERS: Final = 64  # of candidates at once, of all threads: some MiB each
+_MOST_READERS: Final = 24  # of candidates at once, of all threads: 6.5 MiB each
 
 
 def map_tensors(  # noqa: PLR0913 - the last two have a default
@@ -272,7 +272,7 @@ def run_errors(
 ) -> Iterator[tuple[int, PairRow]]:
     """Yield the errors of each pair, with the place of its models in `asked`; known ones at once.
 
-    Pairs of one reference are measured together, so that it is read once for all models. Those of
+    Pairs of one reference are measured together, so that it is read once for several. Those of
     the first come in order.
 
     Args:
