@@ -177,7 +177,7 @@ def describe(model: Model) -> Facts:
         tokenizer=_attempt(lambda: _tokenizer(model.metadata)),
         license=_attempt(lambda: model.metadata.text("general.license.name"))
         or _attempt(lambda: model.metadata.text("general.license")),
-        components=components(model.tensors),
+        components=components(model),
         types=tuple(model.tensors.totals_by_type.values()),
     )
 

@@ -211,7 +211,7 @@ def header_to_plan(model: Model) -> Hyperparameters:
     """
     if not len(model.tensors):  # figures of a cache would say nothing
         raise PlanError(NO_WEIGHTS)
-    if components(model.tensors):
+    if components(model):
         raise PlanError(NO_LANGUAGE)
     h = Hyperparameters.from_model(model)
     if model.damage is None:

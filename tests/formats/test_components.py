@@ -42,6 +42,27 @@ def test_each_model_of_a_checkpoint_has_its_share(tmp_path: Path) -> None:
             header_to_plan(model)
 
 
+@pytest.mark.parametrize(
+    ("tensor", "part"),
+    [
+        ("text_model.encoder.layers.0.mlp.fc1.weight", "text encoder (CLIP)"),
+        ("encoder.block.0.layer.0.SelfAttention.k.weight", "text encoder (T5)"),
+        ("decoder.conv_in.weight", "VAE"),
+    ],
+)
+def test_a_part_in_a_file_of_its_own_says_what_it_is(
+    tmp_path: Path, tensor: str, part: str
+) -> None:
+    path = tmp_path / "part.safetensors"
+    write_safetensors(path, arrays_of({tensor: (8, 4), "last.bias": (4,)}, 3))
+    with open_model(path) as model:
+        facts = describe(model)
+        assert [(one.name, one.share) for one in facts.components] == [(part, 1)]
+        assert model_sentence(model, facts).endswith(f": {part}.")
+        with pytest.raises(PlanError, match="not a language model"):
+            header_to_plan(model)
+
+
 def test_blocks_of_diffusion_models_are_layers(tmp_path: Path) -> None:
     found = parse_name("model.diffusion_model.double_blocks.1.img_attn.qkv.weight")
     stack = "model.diffusion_model.double_blocks"

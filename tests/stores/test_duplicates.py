@@ -14,10 +14,10 @@ from tests.helpers.ollama_store import OllamaStore
 MIB = 1 << 20
 
 
-def write(path: Path, name: str) -> Path:
+def write(path: Path, name: str, architecture: str = "llama") -> Path:
     """Write a model of some MiB; the name makes it another."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    keys = [("general.architecture", STRING, "llama"), ("general.name", STRING, name)]
+    keys = [("general.architecture", STRING, architecture), ("general.name", STRING, name)]
     weights = TensorSpec("output.weight", (512, 512), data=bytes(4 * 512 * 512))
     return GgufFile(keys=keys, tensors=[weights]).write(path)  # type: ignore[arg-type]
 
@@ -37,6 +37,18 @@ def test_equal_files_are_found_and_two_names_of_one_are_not(tmp_path: Path) -> N
     wrong = [(path, 7 * MIB) for path in every]  # one file of a model of several
     assert duplicates(wrong) == []
     assert duplicates([*sizes, (tmp_path / "gone", sizes[0][1])]) == [[one, same]]
+
+
+def test_a_projector_is_called_one(tmp_path: Path) -> None:
+    write(tmp_path / "mmproj-x.gguf", "one", "clip")
+    write(tmp_path / "not-mmproj.gguf", "two")
+    write(tmp_path / "x.gguf", "three")
+    files = stored_files(read_stores([Place(StoreKind.FOLDER, tmp_path)]))
+    assert {file.path.name: file.part for file in files} == {
+        "mmproj-x.gguf": "Projector (GGUF): one, clip",
+        "not-mmproj.gguf": "Model (GGUF): two, llama",
+        "x.gguf": "Model",
+    }
 
 
 def test_files_of_all_stores_say_what_removing_them_frees(tmp_path: Path) -> None:

@@ -350,10 +350,14 @@ def _files_of(store: Store, check: Check) -> Iterator[StoredFile]:
     for entry in store.entries:
         check()
         if entry.own_bytes:
-            blob = Blob(entry.path.name, entry.path, entry.own_bytes, (entry.name,), Part("model"))
+            part, what = Part("model"), "Model"
+            if "mmproj" in entry.path.name.casefold():  # its header says whether it is one
+                part = identify(entry.path, check)
+                what = part_text(part)
+            blob = Blob(entry.path.name, entry.path, entry.own_bytes, (entry.name,), part)
             command = commands[entry.name]
             yield StoredFile(
-                *(blob, store.kind.program, True, "Model", "", command),
+                *(blob, store.kind.program, True, what, "", command),
                 *(frees[command] if command else 0, entry.used),
                 is_blob=False,
             )

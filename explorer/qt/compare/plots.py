@@ -55,7 +55,7 @@ class CountBar(ColourBar):
         else:
             levels = 0.0, float(max(1, most))
             ticks = [(share * levels[1], _count(round(share * most))) for share in (0, 0.5, 1)]
-        self.show(levels, colours)
+        self.show(levels, colours, "Pairs")
         self._axis.setTicks([ticks])
         return levels
 

@@ -47,7 +47,7 @@ _RENEW_MS = 500  # between two sortings while figures come in: rows that jump ca
 _SHOWN = ("tensor", "layer", "type", "bytes")
 _OF_A = ("parameters", PERCENTILE)  # beside B there is no room for them
 _WEIGHTED = ("weighted_relative_rmse", "weighted_relative_rmse_b")  # with an importance matrix
-_OF_B = ("bytes_b", "relative_rmse_b", "difference", "bytes_difference", _WEIGHTED[1])
+_OF_B = ("bytes_b", "relative_rmse_b", "difference", _WEIGHTED[1])
 _OF_TENSORS = ("name", "layer", "role", "type", "shape", "parameters")
 
 
@@ -89,7 +89,6 @@ class HotSpots:
             values["relative_rmse_b"][there] = errors.relative_rmse[rows]
             values["weighted_relative_rmse_b"][there] = errors.weighted_relative_rmse[rows]
             values["difference"] = values["relative_rmse_b"] - values["relative_rmse"]
-            values["bytes_difference"] = values["bytes_b"] - self._arrays.nbytes
 
     def table(self) -> Table[int]:
         """Return the table; its rows are the numbers of the tensors."""

@@ -292,7 +292,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         tab_through(self.controls, *self.panel.stops)
         self.frame.addWidget(self.progress)
         self._connect()
-        self.begin_life(app, (self,))
+        self.begin_life(app, (self,), self.progress)
         escape = QShortcut(QKeySequence(Qt.Key.Key_Escape), self)
         escape.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
         escape.activated.connect(self.cancel)

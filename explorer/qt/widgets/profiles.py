@@ -19,7 +19,7 @@ from explorer.text import float_text
 _THICKNESS: Final = 56  # of a profile, in pixels
 _GAP: Final = 8
 _COLOURS_WIDTH: Final = 14
-_NUMBERS_WIDTH: Final = 58
+_NUMBERS_WIDTH: Final = 74  # with the title
 _HEADROOM: Final = 1.08
 
 
@@ -120,16 +120,18 @@ class ColourBar:
         plot.layout.addItem(self._axis, 2, 6)
         plot.layout.setColumnFixedWidth(4, _GAP)
         plot.layout.setColumnFixedWidth(5, _COLOURS_WIDTH)
-        self.show((0.0, 1.0), pg.colormap.get("viridis"))
+        self.show((0.0, 1.0), pg.colormap.get("viridis"), "")
 
-    def show(self, levels: tuple[float, float], colours: pg.ColorMap) -> None:
+    def show(self, levels: tuple[float, float], colours: pg.ColorMap, title: str) -> None:
         low, high = levels
+        self._axis.setLabel(title)
         self._image.setColorMap(colours)
         self._image.setRect(0, low, 1, high - low)
         self._box.setRange(xRange=(0, 1), yRange=(low, high), padding=0)
 
     def restyle(self, colours: PlotColours) -> None:
-        """Draw the numbers in other colours."""
+        """Draw numbers and title in other colours."""
+        self._axis.setLabel(self._axis.labelText, color=colours.text.name())
         self._axis.setPen(pg.mkPen(colours.grid))
         self._axis.setTextPen(pg.mkPen(colours.text))
 

@@ -38,14 +38,14 @@ class Pace:
         share = done / total if total else 1.0
         text = f"{100 * share:.0f} %"
         elapsed = now - start
-        if elapsed < _SETTLED_S:
+        if elapsed < _SETTLED_S or done <= first_done:
             return text
         if nbytes is not None:
             text += (
                 f"   {count_text(round((done - first_done) / elapsed))} weights/s, "
                 f"{bytes_text(round((nbytes - first_bytes) / elapsed))}/s"
             )
-        if elapsed > _FORESEEABLE_S and done > first_done:
+        if elapsed > _FORESEEABLE_S:
             seconds = (total - done) / (done - first_done) * elapsed
             text += f"   {duration_text(seconds)} left"
         return text

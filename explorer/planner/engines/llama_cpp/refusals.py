@@ -95,7 +95,7 @@ _ARCHITECTURES: Final = {
 def refusal_of(model: Model) -> str:
     """Return why llama.cpp loads a whole GGUF model with no settings; "" if nothing is known."""
     is_part = model.architecture in COMPONENTS or model.metadata.text("general.type") in NO_MODELS
-    if model.format != "gguf" or is_part or not len(model.tensors) or components(model.tensors):
+    if model.format != "gguf" or is_part or not len(model.tensors) or components(model):
         return ""
     header, _ = headers_of(model)
     return header if isinstance(header, str) else ""

@@ -252,7 +252,8 @@ class MapPage(ReadingPage[DrawnMap]):
         reduction = self.controls.reduction
         fitted = [each.fitted(wanted) for each in maps]
         layers = [Layer(cells, cells.image(reduction)) for cells in fitted]
-        self.plot.show_layers(tuple(layers), self.controls.levels(layers[-1].image))
+        levels, title = self.controls.levels(layers[-1].image), quantity_name(drawable.quantity)
+        self.plot.show_layers(tuple(layers), levels, title)
         text = self._cells_text(drawable, layers[-1].cells)
         self.readout.rest(self.controls.problem or text)
 

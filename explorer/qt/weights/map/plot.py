@@ -237,17 +237,20 @@ class MapPlot(ThemedPlot):
         self._sizes = sizes
         self._draw_borders()
 
-    def show_layers(self, layers: tuple[Layer, ...], levels: tuple[float, float]) -> None:
+    def show_layers(
+        self, layers: tuple[Layer, ...], levels: tuple[float, float], title: str
+    ) -> None:
         """Draw other layers.
 
         Args:
             layers: Up to two, the finest last; its profiles are shown.
             levels: Numbers with the first and the last colour.
+            title: What they are of.
         """
         self.layers = layers
         self._complete = bool(layers) and layers[-1].cells.complete
         colours = pg.colormap.get(SIGNED if levels[0] < 0 < levels[1] else UNSIGNED)
-        self._bar.show(levels, colours)
+        self._bar.show(levels, colours, title)
         for place, image in enumerate(self._images):
             image.setVisible(place < len(layers))
             if place < len(layers):
