@@ -371,10 +371,9 @@ def suggestions(
     `check` is called before each plan; it raises to stop.
     """
     search = _Suggesting(request, engine, check)
-    if search.needs_attention():
-        changes = {"flash_attention": True}
-        return (Suggestion("with flash attention", "Turn flash attention on", changes),)
     try:
+        if found := tuple(search.planned()):
+            return found
         return tuple(search.with_gpus() if request.devices else search.without_gpu())
     except PlanError:  # the inputs cannot be planned at all, which the verdict says
         return ()
@@ -403,11 +402,17 @@ class _Suggesting:
         wanted = changes.get(setting := self.engine.curves[0].setting)
         return wanted is None or plan.used(setting) == wanted
 
-    def needs_attention(self) -> bool:
-        """Return whether there is a plan only with flash attention, which is turned off."""
-        if self.request.settings.flash_attention is not False or self.plan() is not None:
-            return False
-        return self.plan(flash_attention=True) is not None
+    def planned(self) -> Iterator[Suggestion]:
+        """Yield changes without which there is no plan: of attention, of the context."""
+        asked = self.request.settings
+        if (asked.flash_attention is not False and asked.context is None) or self.plan():
+            return
+        if asked.flash_attention is False and self.plan(flash_attention=True):
+            changes = {"flash_attention": True}
+            yield Suggestion("with flash attention", "Turn flash attention on", changes)
+        if asked.context is not None and (plan := self.plan(context=None)):
+            text = f"{integer_text(plan.context_asked)} tokens"
+            yield Suggestion(f"at {text}", f"Use {text}", {"context": plan.context_asked})
 
     def without_gpu(self) -> Iterator[Suggestion]:
         """Yield the longest context that main memory holds, where the planned one is too long."""

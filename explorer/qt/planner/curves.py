@@ -388,9 +388,8 @@ class CurvesPage(PlannerPage):
         self._export = PlotExport(app, self)
         hint = self.hint = QLabel(_HINT, self, wordWrap=True)
         hint.setMinimumHeight(2 * self.fontMetrics().lineSpacing())  # a preview has two lines
-        saving = picture_buttons(self, self.plot.copy_requested, self.ask_export)
-        buttons = (*self.plot.zoom_buttons(self), *saving)
-        line = row((hint, 1), *buttons, margins=NOTE)
+        self.saving = picture_buttons(self, self.plot.copy_requested, self.ask_export)
+        line = row((hint, 1), *self.plot.zoom_buttons(self), *self.saving, margins=NOTE)
         self.kind = CalmComboBox(self)
         self.kind.setAccessibleName("What the curves show")
         self.kind.hide()
@@ -445,7 +444,8 @@ class CurvesPage(PlannerPage):
             self._model = model
             self.plot.forget_zoom()
         refused = current.result is not None and current.plan is None
-        self.plot.setVisible(not refused)
+        for part in (self.plot, *self.saving):
+            part.setVisible(not refused)
         self.hint.setText(_NO_CURVES if refused else _HINT)
         request = self.state.request
         if model is None or refused or request is None:

@@ -432,7 +432,8 @@ class AnswerBar(QtWidgets.QWidget):
     def _can_search(self) -> bool:
         """Return whether there may be settings with which the model fits, or can be planned."""
         if self._current.plan is None:
-            return self._current.inputs.settings.flash_attention is False
+            asked = self._current.inputs.settings
+            return asked.flash_attention is False or asked.context is not None
         return self._answer.level is not Level.FITS
 
     @property

@@ -22,7 +22,7 @@ from explorer.present.plan import amount_text
 from explorer.present.plan_export import Curves
 from explorer.qt.document import Document
 from explorer.qt.planner.controls import StopSlider
-from explorer.text import bytes_text
+from explorer.text import bytes_text, integer_text
 from tests.helpers.ollama_store import OllamaStore
 from tests.qt.planner.plan_models import GIB, Panel
 
@@ -102,6 +102,22 @@ def test_where_vllm_does_not_start_one_figure_is_too_much_and_nothing_is_chosen(
     too_much = f"{bytes_text(bar.over_bytes)} too much"
     assert too_much in panel.body.answer.sentence.text()
     assert left_to_engine(plan.request, plan.engine) is None
+
+
+def test_a_context_that_is_refused_has_a_way_back_and_no_curves_to_save(panel: Panel) -> None:
+    answer, curves = panel.body.answer, panel.body.curves
+    panel.body.pages.setCurrentWidget(curves)
+    most = 32_768  # max_position_embeddings
+    panel.state.apply({"context": 2 * most})
+    panel.settle()
+    assert panel.state.current.plan is None
+    assert all(each.isHidden() for each in (curves.plot, *curves.saving))
+    panel.qtbot.waitUntil(answer.buttons[0].isVisible)
+    assert answer.buttons[0].text() == f"Use {integer_text(most)} tokens"
+    answer.buttons[0].click()
+    panel.settle()
+    assert panel.plan().context_asked == most
+    assert not any(each.isHidden() for each in curves.saving)
 
 
 def test_only_programs_that_load_folders_are_offered_with_their_own_settings(
