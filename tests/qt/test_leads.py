@@ -325,6 +325,11 @@ def test_usual_questions_take_four_steps_at_most(
     assert panels.page == "error_layers"  # not the planner, which only says where the layer is
     wait_idle(qtbot, window)
     window.resize(960, 540)
+    panels.show_page("error_map")
+    wait_idle(qtbot, window)
+    shown = panels.error_map.widget.part
+    for each in (shown.save, shown.readout):  # no scrolling for them
+        assert each.visibleRegion().boundingRect() == each.rect()
     window.activateWindow()
     qtbot.waitUntil(window.isActiveWindow)
     qtbot.keyClick(window, Qt.Key.Key_K, control)  # add a projector: Ctrl+K, words, Enter, Enter

@@ -32,7 +32,7 @@ from explorer.tabular import to_tsv
 from explorer.text import bytes_text, integer_text, locale_free, plain_text, shape_text, shorten
 
 _EMPTY: Final = ModelGrid((), np.zeros((0, 3), np.int64), np.zeros(0, np.int64))
-_LEAST_HEIGHT: Final = 260  # of the map, in pixels
+_LEAST_HEIGHT: Final = 200  # of the map, in pixels
 
 
 class ModelMap(QtWidgets.QAbstractScrollArea):
@@ -112,7 +112,10 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
 
     @property
     def _marked(self) -> QRectF:
-        """Where what is selected is."""
+        """Where what is selected is; all of it, where nothing is."""
+        if self.current < 0:
+            seen = self.viewport().rect().translated(self._origin())
+            return QRectF(seen).adjusted(2.0, 2.0, -2.0, -2.0)
         if self.layer is not None:
             return self.layout_.place_of_layer(self.layer)
         return self.layout_.place_of(self.current)
@@ -237,7 +240,7 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
             painter.translate(-origin)
             area = QRectF(event.rect()).translated(origin)
             map_painter.paint(painter, area)
-            if self.current >= 0:
+            if self.current >= 0 or self.hasFocus():
                 highlight = self.palette().color(QPalette.ColorRole.Highlight)
                 ink = highlight if self.hasFocus() else colours.text
                 map_paint.outline(painter, self._marked, colours, ink)
@@ -532,8 +535,9 @@ class MapPage(QtWidgets.QWidget):
             margins=LINE,
         )
         self.splitter = split(self, (self.map, _MAP_WIDTH), (self.by_layer, _LINES_WIDTH), grows=0)
-        under = row((self.readout, 1), self.save, margins=NOTE)
-        column(bar, self.legend, (self.splitter, 1), under, of=self)
+        legend = row((self.legend, 1), self.save)
+        under = row((self.readout, 1), margins=NOTE)
+        column(bar, legend, (self.splitter, 1), under, of=self)
 
     @property
     def chosen(self) -> Metric | None:

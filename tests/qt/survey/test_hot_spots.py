@@ -247,6 +247,8 @@ def test_errors_of_two_models_stand_beside_each_other(
     panel.choose(original)
     panel.survey()
     assert panel.view.session.missing == 0
+    panel.view.resize(875, 640)  # in a window of 1280 pixels
+    assert page(panel).table.horizontalScrollBar().maximum() == 0
     shown = dict(zip(panel.ranked(), panel.ranked("relative_rmse_b"), strict=True))
     for name in names[:2]:
         found = compare_tensors(original.model.tensors[name], b.model.tensors[name])

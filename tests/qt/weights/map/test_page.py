@@ -56,7 +56,7 @@ class Map:
         self.references.set_documents(documents)
         self.references.show_document(self.document)
         self.page = MapPage(app, self.references, tuple(Quantity))
-        self.page.resize(900, 640)
+        self.page.resize(916, 640)
         qtbot.addWidget(self.page)
         self.page.show()
         qtbot.waitExposed(self.page)
@@ -419,6 +419,7 @@ def test_errors_want_a_reference(view: Map) -> None:
     view.point(2, 3)
     assert f"reference {weights[2, 3]:.6g}, candidate {rounded[2, 3]:.6g}" in view.text
     view.choose(Quantity.RELATIVE_ERROR)
+    assert view.page.plot._bar._axis.labelText == "Relative error"
     rms = np.sqrt(np.mean(weights[2, :32].astype(np.float64) ** 2))
     expected = np.abs(rounded - weights)[2, 3] / rms
     assert view.image[2, 3] == pytest.approx(expected, rel=1e-6)
