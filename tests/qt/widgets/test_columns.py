@@ -90,6 +90,3 @@ def test_no_text_is_elided_in_the_lists_of_the_real_model(
         table = panel.widget.table if panel is panels.tensors else panel.widget.list.table
         qtbot.waitUntil(lambda table=table: _filled(table))
         assert elided(table) == []
-    assert not panels.metadata.widget.value.isVisible()  # there is nothing to show yet
-    panels.metadata.widget.list.table.selectRow(3)
-    qtbot.waitUntil(panels.metadata.widget.value.isVisible)
