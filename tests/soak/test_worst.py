@@ -18,8 +18,8 @@ from tests.soak.worst import FILES, MOST_BYTES, file_bytes, measure
 _ACTIONS = {
     ("survey", "gguf: 90,000 empty tensors"): (2 * MAX_SECONDS, MAX_BYTES),
     ("report", "gguf: 90,000 empty tensors"): (3 * MAX_SECONDS, 140 << 20),
-    ("survey", "gguf: 131,072 tensors of unknown types"): (4 * MAX_SECONDS, 180 << 20),
-    ("report", "gguf: 131,072 tensors of unknown types"): (5 * MAX_SECONDS, 240 << 20),
+    ("survey", "gguf: 131,072 tensors of unknown types"): (6 * MAX_SECONDS, 180 << 20),
+    ("report", "gguf: 131,072 tensors of unknown types"): (8 * MAX_SECONDS, 240 << 20),
 }
 
 
