@@ -167,7 +167,7 @@ def _total(all_counters: Sequence[Counters]) -> NDArray[np.int64]:
 
 
 def _kept(made: list[Made], make: Callable[[], Made]) -> Callable[[], Made]:
-    """Return what makes one for each thread, all of which are kept; it holds no more than them."""
+    """Return a function that makes one for each thread, and keeps all of them in the list."""
 
     def make_one() -> Made:
         made.append(make())

@@ -99,7 +99,7 @@ class RunningMoments:
                 done = stop
 
     def add_counted(self, values: Values, numbers: NDArray[np.int64]) -> None:
-        """Add weights, float32 [n], of which there are so many each, int64 [n]."""
+        """Add weights: values, float32 [n], and how often each occurs, int64 [n]."""
         finite = self._count_others(values, numbers)
         figures = np.zeros((int(finite.sum()), kernel_api.FIGURES))
         figures[:, FINITE] = numbers[finite]

@@ -47,12 +47,13 @@ def plan_speed(plan: Plan, given: Mapping[str, int]) -> Speed | str:
 def speed_record_of(plan: Plan, given: Mapping[str, int]) -> dict[str, Any] | None:
     """Return the ``speed_bound`` object of docs/interface.md; None where a bound is not known."""
     try:
-        bounds = speed_bounds(plan, find_bandwidths(plan.devices, given))
+        rates = find_bandwidths(plan.devices, given)
+        bounds = speed_bounds(plan, rates)
     except PlanError:  # as `plan_speed` says
         return None
     if bounds is None:
         return None
-    found = plan_speed(plan, given)
+    found = speed_of(plan, rates)
     sentence = found if isinstance(found, str) else found.sentence
     return speed_record(*bounds) | {"sentence": sentence}
 

@@ -129,7 +129,7 @@ class Actions:
                 action.setObjectName(f"{kind}_{name}")
 
     def _make_choices(self) -> None:
-        """Make the commands of which one is in force: colours."""
+        """Make the commands that choose the colours: one of them is in force."""
         make = self._make
         self.schemes = {
             Scheme.SYSTEM: make("As the &system"),

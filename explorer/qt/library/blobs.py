@@ -39,8 +39,8 @@ def blob_facts(file: StoredFile) -> list[Line]:
     size = FILES["bytes"]
     facts = [
         (what, f"{file.command}\nfrees {bytes_text(file.frees)}" if file.command else ""),
-        ("What it is", f"{file.part} of {file.store}"),
-        ("State", state),
+        (FILES["part"].head, f"{file.part} of {file.store}"),
+        (FILES["state"].head, state),
         ("Same content", file.same_as),
         ("Where", plain_text(str(file.blob.path))),
         (size.head, size.exact(file)),

@@ -18,7 +18,7 @@ from explorer.present.fits import FITS_WORD, ModelFit
 from explorer.present.model import gravest, mark, problem_line
 from explorer.present.speed import Speed
 from explorer.present.stores import removal_of_entry, removal_of_files, run_of_entry
-from explorer.present.tables.library import LIBRARY, digest_text, time_text
+from explorer.present.tables.library import FILES, LIBRARY, digest_text, time_text
 from explorer.present.tables.lines import Line, line
 from explorer.qt.library.rows import Row, RowKind, problem_note, store_summary, title_of
 from explorer.qt.widgets.cells import CellParts
@@ -563,15 +563,15 @@ def facts_of(node: Node) -> list[Line]:
     problems = [problem_line(problem) for problem in node.problems[:_SHOWN]]
     problems += ["… and more problems"] if len(node.problems) > _SHOWN else []
     facts = [
-        ("On this machine", "" if node.fit is None or node.fit.damaged else node.fit.sentence),
+        (LIBRARY["fits"].head, "" if node.fit is None or node.fit.damaged else node.fit.sentence),
         ("Problems", "\n".join(problems)),
-        ("What it is", ", ".join(filter(None, (_WHAT.get(row.kind, ""), kind)))),
+        (FILES["part"].head, ", ".join(filter(None, (_WHAT.get(row.kind, ""), kind)))),
         ("Where", "" if row.path is None else plain_text(str(row.path))),
         *((column.head, column.exact(node)) for column in _CELLS),
-        ("Changed", time_text(row.modified)),
-        ("Last used", time_text(row.used)),
+        (LIBRARY["modified"].head, time_text(row.modified)),
+        (LIBRARY["used"].head, time_text(row.used)),
         ("Digest", plain_text(row.digest)),
-        ("Notes", node.note),
+        (LIBRARY["note"].head, node.note),
     ]
     if store is not None and entry is not None:
         facts.append(("Shares files with", _sharing_text(store, entry.name)))

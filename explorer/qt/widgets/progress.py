@@ -239,6 +239,8 @@ class JobBar(QWidget):
         self.setVisible(job is not None)
         if not running:
             self._timer.stop()
+        if self._shown is not None and job is not self._shown:  # it may be shown again
+            self._shown.progressed.disconnect(self._show_progress)
         if job is not None:
             self.label.setText(compiling_text() if is_compiling() else shorten(job.title, _LONGEST))
             if job is not self._shown:
