@@ -11,19 +11,19 @@ reads the same keys to show them; it never fails and keeps ranges, which no form
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
 from explorer.errors import PlanError
-from explorer.formats.model import Metadata, MetadataEntry, Model, loaded_entry
+from explorer.formats.model import Metadata, Model
 from explorer.planner.devices import MAX_BLOCKS, MAX_COUNT, MAX_MEMORY, whole, whole_or_none
 from explorer.planner.engines.llama_cpp.header import Header
 from explorer.planner.engines.llama_cpp.refusals import NO_MODELS, headers_of
 from explorer.planner.folder import Folder
-from explorer.planner.header_keys import TOKENS, HeaderKeys
-from explorer.planner.tensor_groups import TensorGroups, group_list, group_table
+from explorer.planner.header_keys import HeaderKeys
+from explorer.planner.tensor_groups import TensorGroups, group_table
 
 
 @dataclass(frozen=True)
@@ -123,26 +123,6 @@ class Hyperparameters:
             blobs=blobs,
             layer_bytes=model.layer_bytes,
         )
-
-    @classmethod
-    def from_parts(
-        cls,
-        metadata: Mapping[str, Any],
-        tensors: Iterable[tuple[str, str, Sequence[int]]],
-        name: str = "",
-    ) -> Hyperparameters:
-        """Read a model that is described in plain Python values.
-
-        Args:
-            metadata: GGUF keys → values; of ``tokenizer.ggml.tokens`` only the length is asked.
-            tensors: (name, name of the type, dimensions in GGUF's order, fastest first).
-            name: What to call it.
-
-        Raises:
-            PlanError: A value is of the wrong type, negative, or absurdly large.
-        """
-        groups = group_list(tensors)
-        return read_metadata(plain_metadata(metadata), groups, groups.total_bytes, name)
 
     @cached_property
     def heads(self) -> int:
@@ -270,25 +250,6 @@ def _own_context(metadata: Metadata) -> int | None:
     """Return the context among the parameters that Ollama's store keeps for a model, or None."""
     value = metadata.integer("ollama.params.num_ctx")
     return value if value is not None and 0 < value <= MAX_COUNT else None
-
-
-def plain_metadata(values: Mapping[str, Any]) -> Metadata:
-    """Return plain Python values as metadata, integers as uint32 and lists of them as int32.
-
-    Of ``tokenizer.ggml.tokens`` only the length is kept.
-    """
-    entries = []
-    for key, value in values.items():
-        if key == TOKENS:
-            entries.append(MetadataEntry(key, "array[string]", len(value), list))
-        elif isinstance(value, list):
-            kinds = {type(item) for item in value}
-            kind = "int32" if kinds <= {int} else "bool" if kinds == {bool} else "string"
-            entries.append(loaded_entry(key, f"array[{kind}]", value))
-        else:
-            names = {bool: "bool", int: "uint32", float: "float32"}
-            entries.append(loaded_entry(key, names.get(type(value), "string"), value))
-    return Metadata(entries)
 
 
 # A model that is no GGUF file, from its config.json: what its programs work out of it is in

@@ -6,21 +6,14 @@ as a whole, so its tensors are one figure.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
 from explorer.formats.tensors import TensorTable
 from explorer.planner.devices import quoted
-from explorer.quantization.types import (
-    OF_IK_LLAMA_CPP,
-    OF_LLAMA_CPP,
-    OTHER_MEANINGS,
-    TENSOR_TYPES,
-    TensorType,
-)
+from explorer.quantization.types import OF_IK_LLAMA_CPP, OF_LLAMA_CPP, OTHER_MEANINGS, TensorType
 
 _JOINED: Final = frozenset({"blk", "mm"})
 _OLD_SLOT: Final = 4  # Ollama reads this type id as MXFP4
@@ -49,11 +42,6 @@ class TensorGroups:
     warnings: tuple[str, ...] = ()  # what is not as Ollama would count it
     foreign: str = ""  # a type of tensors that no version of Ollama loads; "" without any
 
-    @property
-    def total_bytes(self) -> int:
-        """Bytes of all groups."""
-        return sum(self.nbytes.values())
-
 
 def split_group(name: str) -> tuple[str, str]:
     """Return the group of a tensor and the rest of its name.
@@ -71,42 +59,22 @@ def split_group(name: str) -> tuple[str, str]:
 
 
 def group_table(table: TensorTable, others: Mapping[int, TensorType] = _NO_OTHERS) -> TensorGroups:
-    """Group the tensors of an opened model; `others` are types to use instead, by row."""
-    columns, rows = table.columns, table.main_rows
-    types = [others.get(row, kind) for row, kind in enumerate(columns.types[:rows])]
-    shapes, counts = columns.shapes, columns.parameters[:rows]
-    sizes = columns.nbytes
-    return _group(columns.names[:rows], types, counts, lambda row: shapes[row][::-1], sizes)
+    """Group the tensors of a model; of two with one name the last counts, as in Ollama's map.
 
-
-def group_list(tensors: Iterable[tuple[str, str, Sequence[int]]]) -> TensorGroups:
-    """Group tensors that are given as (name, name of the type, dimensions in GGUF's order).
-
-    Raises:
-        KeyError: No such type.
+    `others` are types to use instead, by row.
     """
-    rows = list(tensors)
-    counts = [math.prod(shape) for _, _, shape in rows]
-    types = [TENSOR_TYPES[kind] for _, kind, _ in rows]
-    return _group([row[0] for row in rows], types, counts, lambda row: tuple(rows[row][2]), counts)
-
-
-def _group(
-    names: Sequence[str],
-    types: Sequence[TensorType],
-    counts: Sequence[int],
-    dims: Callable[[int], tuple[int, ...]],
-    least: Sequence[int],
-) -> TensorGroups:
-    """Sum the tensors up; of two with one name the last counts, as in Ollama's map.
-
-    Args:
-        least: Bytes of tensors whose type has no known size.
-    """
-    rows = {split_group(name): row for row, name in enumerate(names)}
+    columns, last = table.columns, table.main_rows
+    types = [others.get(row, kind) for row, kind in enumerate(columns.types[:last])]
+    rows = {split_group(name): row for row, name in enumerate(columns.names[:last])}
     kinds = [OTHER_MEANINGS[_OLD_SLOT] if kind.id == _OLD_SLOT else kind for kind in types]
+
+    def dims(row: int) -> tuple[int, ...]:
+        return columns.shapes[row][::-1]  # in GGUF's order
+
     sizes = {
-        row: _tensor_bytes(kinds[row], counts[row], dims(row)) if kinds[row].known else least[row]
+        row: _tensor_bytes(kinds[row], columns.parameters[row], dims(row))
+        if kinds[row].known
+        else columns.nbytes[row]
         for row in rows.values()
     }
     nbytes: dict[str, int] = {}
@@ -114,13 +82,12 @@ def _group(
         nbytes[group] = nbytes.get(group, 0) + sizes[row]
     stacked, split = rows.get(_STACKED_EXPERTS), rows.get(_SPLIT_EXPERT)
     bias, rope = rows.get(_FUSED_BIAS), rows.get(_ROPE_WEIGHTS)
-    gates = None if stacked is None else sizes[stacked]
     return TensorGroups(
         nbytes=MappingProxyType(nbytes),
-        gate_experts_bytes=gates,
+        gate_experts_bytes=None if stacked is None else sizes[stacked],
         expert_width=None if split is None else _extent(dims(split), 1),
         fused_bias_length=None if bias is None else _extent(dims(bias), 0),
-        rope_weights=0 if rope is None else counts[rope],
+        rope_weights=0 if rope is None else columns.parameters[rope],
         warnings=tuple(_type_warnings(types)),
         foreign=next((kind.name for kind in types if _is_foreign(kind)), ""),
     )

@@ -27,10 +27,10 @@ from explorer.analysis.recipes.tensors import RecipeModel
 from explorer.analysis.what_if import TaskErrors, matrix_rows, own_sets, present_size, weighed
 from explorer.formats import Model, open_model
 from explorer.formats.tensors import TensorColumns, TensorTable, parse_name
-from explorer.planner.hyperparameters import plain_metadata
 from explorer.quantization import TENSOR_TYPES
 from tests.helpers.model_pairs import arrays_of, write_gguf
 from tests.helpers.other_types import write_with_types
+from tests.planner.models import plain_metadata
 
 DATA = Path(__file__).parents[1] / "data"
 RECIPES_TRIED = ("Q4_K_M", "Q2_K", "IQ4_XS", "Q8_0", "Q4_0")

@@ -17,6 +17,7 @@ from explorer.planner import Device, Host, Hyperparameters, Settings, effective_
 from explorer.planner import environment as env
 from explorer.planner.engines.ollama_013.layout import Layout, lay_out
 from explorer.planner.engines.ollama_013.sizes import Workload
+from tests.planner.models import header_of
 
 SUBSET = Path(__file__).parents[1] / "data" / "planner" / "golden_subset.json"
 
@@ -38,7 +39,7 @@ class Golden:
                 key: range(value["count"]) if isinstance(value, dict) else value
                 for key, value in described["metadata"].items()
             }
-            parts = Hyperparameters.from_parts(metadata, described["tensors"], described["title"])
+            parts = header_of(metadata, described["tensors"], described["title"])
             self._models[name] = parts
         return self._models[name]
 

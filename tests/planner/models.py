@@ -6,17 +6,19 @@ import gzip
 import importlib.util
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
 
-from explorer.formats.model import Model
+from explorer.formats.model import Metadata, MetadataEntry, Model, loaded_entry
 from explorer.formats.tensors import TensorColumns, TensorTable
 from explorer.planner import Device, Hyperparameters, Settings
-from explorer.planner.hyperparameters import plain_metadata
+from explorer.planner.header_keys import TOKENS
+from explorer.planner.hyperparameters import read_metadata
+from explorer.planner.tensor_groups import TensorGroups, group_table
 from explorer.quantization import TENSOR_TYPES
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -39,8 +41,37 @@ def module_of(path: Path) -> ModuleType:
     return module
 
 
-def header_model(metadata: Mapping[str, Any], tensors: list[tuple[str, str, list[int]]]) -> Model:
-    """Return a model that has a header and nothing else; dimensions in GGUF's order."""
+def plain_metadata(values: Mapping[str, Any]) -> Metadata:
+    """Return plain Python values as metadata, integers as uint32 and lists of them as int32.
+
+    Of ``tokenizer.ggml.tokens`` only the length is kept.
+    """
+    entries = []
+    for key, value in values.items():
+        if key == TOKENS:
+            entries.append(MetadataEntry(key, "array[string]", len(value), list))
+        elif isinstance(value, list):
+            kinds = {type(item) for item in value}
+            kind = "int32" if kinds <= {int} else "bool" if kinds == {bool} else "string"
+            entries.append(loaded_entry(key, f"array[{kind}]", value))
+        else:
+            names = {bool: "bool", int: "uint32", float: "float32"}
+            entries.append(loaded_entry(key, names.get(type(value), "string"), value))
+    return Metadata(entries)
+
+
+Tensors: TypeAlias = Iterable[tuple[str, str, Sequence[int]]]
+"""Names, names of types, and dimensions in GGUF's order."""
+
+
+def header_model(metadata: Mapping[str, Any], tensors: Tensors) -> Model:
+    """Return a model that has a header and nothing else."""
+    return Model("gguf", Path("model.gguf"), (), plain_metadata(metadata), tensor_table(tensors))
+
+
+def tensor_table(described: Tensors) -> TensorTable:
+    """Return a table of tensors without weights."""
+    tensors = list(described)
     columns = TensorColumns(
         names=[name for name, _, _ in tensors],
         shapes=[tuple(reversed(dims)) for _, _, dims in tensors],
@@ -51,8 +82,18 @@ def header_model(metadata: Mapping[str, Any], tensors: list[tuple[str, str, list
     def build(row: int) -> Any:
         raise AssertionError("no weights are read")
 
-    path = Path("model.gguf")
-    return Model("gguf", path, (), plain_metadata(metadata), TensorTable(columns, build))
+    return TensorTable(columns, build)
+
+
+def groups_of(tensors: Tensors) -> TensorGroups:
+    """Return the groups of tensors that Ollama places as one."""
+    return group_table(tensor_table(tensors))
+
+
+def header_of(metadata: Mapping[str, Any], tensors: Tensors, name: str = "") -> Hyperparameters:
+    """Return what is read of a header for Ollama's formulas, and nothing for other engines."""
+    groups = groups_of(tensors)
+    return read_metadata(plain_metadata(metadata), groups, sum(groups.nbytes.values()), name)
 
 
 TINY = {
@@ -104,7 +145,7 @@ def small_model(architecture: str = "llama", blocks: int = 4, **keys: Any) -> Hy
     metadata = {key: value for key, value in metadata.items() if value is not None}
     tensors = [(f"blk.{i}.ffn.weight", "F16", [2048, 8192]) for i in range(blocks)]
     tensors += [("token_embd.weight", "F16", [2048, 32000]), ("output_norm.weight", "F32", [2048])]
-    return Hyperparameters.from_parts(metadata, tensors, "small")
+    return header_of(metadata, tensors, "small")
 
 
 @st.composite
@@ -140,7 +181,7 @@ def random_models(draw: st.DrawFn) -> Hyperparameters:
     extra = draw(st.sampled_from([None, "ffn_gate_exps.weight", "ffn_gate.0.weight"]))
     if extra and blocks:
         tensors.append((f"blk.0.{extra}", "F16", [64, 128]))
-    return Hyperparameters.from_parts(metadata, tensors)
+    return header_of(metadata, tensors)
 
 
 @st.composite

@@ -12,12 +12,13 @@ import pytest
 from explorer.errors import PlanError
 from explorer.formats import MetadataEntry, open_model
 from explorer.planner import Hyperparameters
-from explorer.planner.tensor_groups import group_list, split_group
+from explorer.planner.tensor_groups import split_group
 from explorer.quantization import TENSOR_TYPES
 from tests.helpers import gguf_writer as w
 from tests.helpers.small_gguf import SmallGguf, model_from
 from tests.helpers.stopwatch import in_time
 from tests.planner.golden import Golden
+from tests.planner.models import groups_of, header_of
 
 TOKENS = ("tokenizer.ggml.tokens", ["a", "b", "c"])
 
@@ -53,7 +54,7 @@ def test_what_is_no_whole_model_is_not_planned(kind: str, what: str) -> None:
 
 
 def test_absent_keys_have_ollamas_values() -> None:
-    h = Hyperparameters.from_parts({}, [])
+    h = header_of({}, [])
     assert h.architecture == "unknown"
     assert (h.block_count, h.embedding_length, h.vocabulary) == (0, 0, 0)
     assert (h.heads, h.heads_min, h.kv_heads, h.kv_heads_min) == (1, 1, 1, 1)
@@ -168,7 +169,7 @@ def test_groups_of_tensors(name: str, group: tuple[str, str]) -> None:
 
 
 def test_sizes_of_groups_and_the_tensors_that_formulas_read() -> None:
-    groups = group_list(
+    groups = groups_of(
         [
             ("blk.0.attn_qkv.bias", "F32", [6144]),
             ("blk.0.ffn_gate_exps.weight", "Q4_K", [256, 512, 8]),
@@ -198,8 +199,8 @@ def test_tied_embeddings_are_the_output_layer() -> None:
         ("token_embd.weight", "F16", [100]),
         ("output.weight", "F16", [7]),
     )
-    tied = Hyperparameters.from_parts({}, [norm, embedding])
-    apart = Hyperparameters.from_parts({}, [norm, embedding, output])
+    tied = header_of({}, [norm, embedding])
+    apart = header_of({}, [norm, embedding, output])
     assert tied.layer_weights == (32 + 200,)
     assert apart.layer_weights == (32 + 14,)
 
@@ -227,7 +228,7 @@ def test_hostile_values_are_one_clear_error(key: str, value: Any) -> None:
     metadata = {"general.architecture": "llama", "tokenizer.ggml.tokens": "x", key: value}
     before = time.process_time()
     with pytest.raises(PlanError) as caught:
-        Hyperparameters.from_parts(metadata, [])
+        header_of(metadata, [])
     seconds = time.process_time() - before
     assert key in str(caught.value)
     assert len(str(caught.value)) < 300
@@ -243,7 +244,7 @@ def test_a_list_of_a_million_is_refused_without_being_read() -> None:
 
     entry = MetadataEntry("unknown.attention.head_count", "array[int32]", 1_000_000, load)
     with pytest.raises(PlanError, match="1,000,000 entries"):
-        read_metadata(Metadata([entry]), group_list([]), 0)
+        read_metadata(Metadata([entry]), groups_of([]), 0)
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,9 @@ from explorer.planner import Device, Host, Settings, plan
 from explorer.planner.advice import solve
 from explorer.planner.inputs import PlanInputs, devices_of, plan_record
 from explorer.planner.plans import Level
-from explorer.planner.tensor_groups import group_list
 from explorer.present.plan import answer
 from tests.helpers.small_gguf import SmallGguf, model_from
-from tests.planner.models import GIB, MIB, random_devices, random_settings, small_model
+from tests.planner.models import GIB, MIB, groups_of, random_devices, random_settings, small_model
 
 GPU = Device("0", "CUDA", 900 * MIB, name="Small GPU")
 
@@ -139,7 +138,7 @@ def test_a_usual_model_has_no_warning() -> None:
 
 
 def test_types_that_the_estimator_does_not_know_have_their_true_size() -> None:
-    groups = group_list([("blk.0.x.weight", "TQ2_0", [512])])
+    groups = groups_of([("blk.0.x.weight", "TQ2_0", [512])])
     h = replace(small_model(), tensors=groups, warnings=groups.warnings)
     p = plan(h, Settings(context=100))
     assert p.weights == 2 * 66

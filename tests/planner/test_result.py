@@ -14,7 +14,14 @@ from explorer.planner import Device, Hyperparameters, Settings, plan
 from explorer.planner.inputs import plan_record
 from explorer.planner.plans import Plan
 from tests.planner.golden import Golden
-from tests.planner.models import GIB, random_devices, random_models, random_settings, small_model
+from tests.planner.models import (
+    GIB,
+    groups_of,
+    random_devices,
+    random_models,
+    random_settings,
+    small_model,
+)
 from tests.planner.plans import check_terms
 
 _NO_TERMS = re.compile(
@@ -78,9 +85,7 @@ def test_terms_of_each_family(architecture: str, keys: Any, tensor: Any) -> None
     if tensor is not None:
         from dataclasses import replace
 
-        from explorer.planner.tensor_groups import group_list
-
-        h = replace(h, tensors=group_list([tensor]))
+        h = replace(h, tensors=groups_of([tensor]))
     p = plan(h, Settings(context=9000), [Device("0", "CUDA", 4 * GIB)])
     assert any("no formula" in one for one in p.warnings) is (architecture == "nothing")
     check(p)

@@ -10,8 +10,7 @@ from explorer.errors import PlanError
 from explorer.planner import graph_size
 from explorer.planner.engines.ollama_013.sizes import GraphSize, row_for
 from explorer.planner.hyperparameters import Hyperparameters
-from explorer.planner.tensor_groups import group_list
-from tests.planner.models import small_model
+from tests.planner.models import groups_of, small_model
 
 
 def sizes(h: Hyperparameters, **more: object) -> GraphSize:
@@ -35,7 +34,7 @@ def sizes(h: Hyperparameters, **more: object) -> GraphSize:
     ],
 )
 def test_rows(architecture: str, tensors: list[str], name: str) -> None:
-    groups = group_list([(f"blk.0.{tensor}", "F16", [64, 128]) for tensor in tensors])
+    groups = groups_of([(f"blk.0.{tensor}", "F16", [64, 128]) for tensor in tensors])
     h = replace(small_model(architecture), tensors=groups)
     row = row_for(h, flash_attention=False)
     assert row is not None
@@ -50,7 +49,7 @@ def test_mllama_keeps_images_in_its_cross_blocks() -> None:
 
 
 def test_a_division_by_no_heads_is_an_error() -> None:
-    groups = group_list([("blk.0.ffn_gate.0.weight", "F16", [64, 128])])
+    groups = groups_of([("blk.0.ffn_gate.0.weight", "F16", [64, 128])])
     h = replace(small_model(attention__head_count=0), tensors=groups)
     with pytest.raises(PlanError, match="head_count is 0"):
         sizes(h)
