@@ -180,8 +180,9 @@ Make: TypeAlias = Callable[[], Iterable["Node"]]
 Holds: TypeAlias = Callable[["int | str"], bool]
 T = TypeVar("T")
 
-MOST_SIBLINGS: Final = 1000
-"""More are shown as spans of some: a view lays out every row of a branch that it is given."""
+_MOST_SIBLINGS: Final = 1000
+"""More are shown as spans of some: a view lays out every row of a branch that it is given, and a
+hostile file may have 100,000 tensors in one."""
 
 SHOWN_PROBLEMS: Final = 8
 _SPAN: Final = 256
@@ -221,9 +222,7 @@ class Node:
         layer_row: Row of a tensor of it, of a LAYER.
         tensor_row: Row in the model's tensor table, of a TENSOR and of a PART.
         nbytes: Bytes of what it stands for, where the second column shows them.
-        make: Makes its children, or None for a leaf.
-        rest: Makes the children that are not shown yet; None before the branch was opened.
-        ahead: The first of them, if there is one.
+        make: Makes its children; None of a leaf, and once the branch was opened.
         holds: Whether a tensor (its row) or a key may be below it; None if that is not known.
         children: Children shown.
         parent: The node above, None for a model.
@@ -241,8 +240,6 @@ class Node:
     tensor_row: int = -1
     nbytes: int | None = None
     make: Make | None = None
-    rest: Iterator[Node] | None = None
-    ahead: Node | None = None
     holds: Callable[[int | str], bool] | None = None
     children: list[Node] = field(default_factory=list)
     parent: Node | None = None
@@ -258,7 +255,7 @@ class Node:
         while left:
             node = left.pop()
             left += node.children
-            node.children, node.parent, node.make, node.rest = [], None, None, None
+            node.children, node.parent, node.make = [], None, None
 
     @property
     def shown_title(self) -> str:
@@ -273,21 +270,12 @@ class Node:
             return plain_text(self.document.brief)
         return self.short or self.words if self.nbytes is None else bytes_text(self.nbytes)
 
-    def pending(self) -> bool:
-        """Whether there are children that are not shown yet."""
-        return self.make is not None if self.rest is None else self.ahead is not None
-
-    def next_page(self, count: int) -> list[Node]:
-        """Return the next children, which are then no longer waiting."""
-        if self.rest is None:
-            self.rest = iter(self.make() if self.make else ())
-            self.ahead = next(self.rest, None)
-        page: list[Node] = []
-        while self.ahead is not None and len(page) < count:
-            self.ahead.parent, self.ahead.row = self, len(self.children) + len(page)
-            page.append(self.ahead)
-            self.ahead = next(self.rest, None)
-        return page
+    def new_children(self) -> list[Node]:
+        """Make the children, unless that was done."""
+        made, self.make = list(self.make() if self.make else ()), None
+        for row, child in enumerate(made):
+            child.parent, child.row = self, row
+        return made
 
 
 @dataclass(frozen=True)
@@ -511,7 +499,7 @@ def _spread(
         rows_of: Returns the tensors of an item; None if it has none.
         holds_of: Returns whether a target may be below some of the items; None for by `rows_of`.
     """
-    if len(items) <= MOST_SIBLINGS:
+    if len(items) <= _MOST_SIBLINGS:
         yield from map(node, items)
         return
     for start in range(0, len(items), _SPAN):

@@ -1,7 +1,6 @@
 """What is open, on the left: model → metadata by namespace, tensors by layer and role, groups.
 
-Children are made when a branch is opened, and come in pages: a hostile file may put 200,000 tensors
-into one branch, and a tree view lays out every row that it is given.
+Children are made when a branch is opened.
 """
 
 from __future__ import annotations
@@ -36,15 +35,7 @@ from PySide6.QtWidgets import (
 
 from explorer.present.explanations import MODEL_TREE_TEXTS
 from explorer.present.model import problem_line, spoken_problems
-from explorer.qt.document import (
-    MOST_SIBLINGS,
-    SHOWN_PROBLEMS,
-    Document,
-    Filtered,
-    Node,
-    NodeKind,
-    model_node,
-)
+from explorer.qt.document import SHOWN_PROBLEMS, Document, Filtered, Node, NodeKind, model_node
 from explorer.qt.selection import Selection
 from explorer.qt.theme import Space, ink_of
 from explorer.qt.widgets.building import add_action, add_navigation, column
@@ -59,7 +50,6 @@ from explorer.qt.widgets.table_model import Index, ItemRole
 from explorer.qt.widgets.table_view import FilterBar, RoomyDelegate
 from explorer.text import plain_text
 
-_PAGE = 256
 _MOST_OPENED = 200  # rows that a filter unfolds
 _MEANINGS = tuple(MODEL_TREE_TEXTS.values())
 _AT_END = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
@@ -143,17 +133,14 @@ class TreeModel(QtCore.QAbstractItemModel):
                 continue
             if target is not None and node.holds is not None and not node.holds(target):
                 continue
-            while node.pending():
-                self._show(node, MOST_SIBLINGS)
+            self._open(node)
             stack.extend(reversed(node.children))
         return QModelIndex()
 
-    def _show(self, node: Node, count: int) -> None:
-        page = node.next_page(count)
-        if page:
-            first = len(node.children)
-            self.beginInsertRows(self.index_of(node), first, first + len(page) - 1)
-            node.children += page
+    def _open(self, node: Node) -> None:
+        if children := node.new_children():
+            self.beginInsertRows(self.index_of(node), 0, len(children) - 1)
+            node.children = children
             self.endInsertRows()
 
     def _children(self, parent: Index) -> list[Node]:
@@ -182,16 +169,16 @@ class TreeModel(QtCore.QAbstractItemModel):
         node = self.node(parent)
         if node is None:
             return bool(self.roots)
-        return parent.column() <= 0 and (bool(node.children) or node.pending())
+        return parent.column() <= 0 and (bool(node.children) or node.make is not None)
 
     def canFetchMore(self, parent: Index) -> bool:
         node = self.node(parent)
-        return node is not None and parent.column() <= 0 and node.pending()
+        return node is not None and parent.column() <= 0 and node.make is not None
 
     def fetchMore(self, parent: Index) -> None:
         node = self.node(parent)
         if node is not None:
-            self._show(node, _PAGE)
+            self._open(node)
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         answer = _ANSWERS.get(role)
