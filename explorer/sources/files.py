@@ -82,8 +82,8 @@ class ByteSource(ABC):
         """Release the place; reading raises `SourceError` from then on. Closing twice is fine."""
 
     def _checked(self, offset: int, length: int) -> int:
-        """Return `length` if the range lies inside the source; nothing is allocated before."""
-        if offset < 0 or length < 0 or offset + length > self.size:
+        """Return `length` if the range is empty or lies inside; nothing is allocated before."""
+        if offset < 0 or length < 0 or (length and offset + length > self.size):
             left = max(0, self.size - max(0, offset))
             what = f"asked for {length} bytes where only {left} are left"
             raise SourceError(what, self.path, offset)
