@@ -6,7 +6,6 @@ printed; asserted is the ratio to the same plan by a header that remembers nothi
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -19,32 +18,12 @@ from explorer.planner import Device, Hyperparameters, Settings
 from explorer.planner.engines.llama_cpp.engine import LLAMA_CPP
 from explorer.planner.engines.llama_cpp.header import Header
 from explorer.planner.request import PlanRequest
+from tests.benchmarks.glm import write_glm_4_6
 from tests.benchmarks.report import Report
 from tests.benchmarks.timing import seconds
 
 _CONTEXTS = range(8192, 65536, 3072)
 _DEVICES = tuple(Device(str(i), "CUDA", 24 << 30) for i in range(2))
-_BLOCKS, _WIDTH, _HEADS, _KV_HEADS, _EXPERTS, _EXPERT = 93, 5120, 96, 8, 160, 1536
-
-
-def _write(tool: Path, path: Path) -> None:
-    """Write the header of GLM-4.6 by its published numbers; its weights are a hole."""
-    spec = importlib.util.spec_from_file_location("make_models", tool)
-    assert spec is not None
-    assert spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    tensors = made.moe(_BLOCKS, _WIDTH, _EXPERT, _EXPERTS, _HEADS, _KV_HEADS, 128, 151552)
-    ahead = {"eh_proj": (2 * _WIDTH, _WIDTH), "enorm": (_WIDTH,), "hnorm": (_WIDTH,)}
-    last = _BLOCKS - 1
-    tensors += [made.T(f"blk.{last}.nextn.{name}.weight", *ne) for name, ne in ahead.items()]
-    tensors = [
-        (name.replace("ffn_norm", "post_attention_norm"), ne, "Q4_K" if kind == "F16" else kind)
-        for name, ne, kind in tensors
-    ]
-    keys = made.bkv(131072, _WIDTH, _BLOCKS, 12288, _HEADS, _KV_HEADS, 128)
-    keys |= {"expert_count": _EXPERTS, "expert_used_count": 8, "nextn_predict_layers": 1}
-    made.write(str(path), "glm4moe", keys, tensors, 0)
 
 
 @pytest.mark.benchmark
@@ -52,7 +31,7 @@ def test_a_plan_of_glm_4_6_with_mtp_on_two_gpus_takes_at_most_150_ms(
     report: Report, shared_reference: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "glm-4.6.gguf"
-    _write(shared_reference.parent / "tools" / "make_models.py", path)
+    write_glm_4_6(shared_reference.parent / "tools" / "make_models.py", path)
     with open_model(path) as model:
         h = Hyperparameters.from_model(model)
     header = h.llama_cpp
