@@ -70,6 +70,7 @@ class DeviceTable(QtCore.QAbstractTableModel):
         super().__init__(parent)
         self._state = state
         self._devices: tuple[Device, ...] = ()
+        self._reserves: list[Range | None] = []
 
     def move(self, source: int, target: int) -> None:
         """Move a device so that it stands before the one at `target`; or last."""
@@ -90,12 +91,13 @@ class DeviceTable(QtCore.QAbstractTableModel):
         """Show other devices, or another plan of theirs; the selection stays where it can."""
         if [device.key for device in devices] != [device.key for device in self._devices]:
             self.beginResetModel()
-            self._devices = devices
+            self._devices, self._reserves = devices, [*map(self._reserve, devices)]
             self.endResetModel()
             return
-        first = RESERVE if devices == self._devices else 0
-        self._devices = devices
-        self.dataChanged.emit(self.index(0, first), self.index(len(devices) - 1, RESERVE))
+        reserves = [*map(self._reserve, devices)]
+        if (devices, reserves) != (self._devices, self._reserves):  # a view takes milliseconds
+            self._devices, self._reserves = devices, reserves
+            self.dataChanged.emit(self.index(0, 0), self.index(len(devices) - 1, RESERVE))
 
     # Qt
 
@@ -118,7 +120,8 @@ class DeviceTable(QtCore.QAbstractTableModel):
         if column == NAME:
             cells |= {roles.DisplayRole: short_name(device), ItemRole.RAW: device_name(device)}
             return cells.get(role)
-        size = Range.exactly(device.free) if column == FREE else self._reserve(device)
+        free = column == FREE
+        size = Range.exactly(device.free) if free else self._reserves[index.row()]
         cells[roles.TextAlignmentRole] = RIGHT
         cells |= {roles.DisplayRole: "–", roles.EditRole: ""}
         if size is not None:
