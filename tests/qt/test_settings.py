@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gc
 import os
 import stat
 import subprocess
@@ -17,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PySide6.QtCore import QByteArray, QSettings
+from shiboken6 import delete
 
 from explorer.crash_reports import CrashReports
 from explorer.private_folder import PrivateFolder
@@ -155,8 +155,7 @@ def test_what_is_no_file_of_this_user_alone_is_neither_read_nor_replaced(
     assert problem is not None
     assert f"cannot be saved in {file}: " in problem
     assert settings.scheme is Scheme.DARK  # until the program ends
-    del settings
-    gc.collect()
+    delete(settings._store)  # which writes what it has not yet
     assert _seen(file.parent) == before
 
 
