@@ -359,12 +359,11 @@ class Panels(Pages):
         view.show_subject(self.selection.document, self.selection.rows)
 
     def _make_weights(self) -> WeightsView:
-        from explorer.qt.weights.curves import HistogramChoices  # noqa: PLC0415 - see LazyTab
-        from explorer.qt.weights.panel import WeightsView  # noqa: PLC0415
+        from explorer.qt.weights.panel import WeightsView  # noqa: PLC0415 - see LazyTab
 
         view = WeightsView(self.app, self.references)
-        choices = HistogramChoices.of_text(self._settings.histogram)
-        view.restore(choices, self._settings.layout("weights_splitter"))
+        view.histogram.controls.restore(self._settings.note("histogram"))
+        view.histogram.restore_splitter(self._settings.layout("weights_splitter"))
         return view
 
     def _make_survey(self) -> SurveyView:
@@ -508,7 +507,7 @@ class PanelMemory:
             settings.set_layout("metadata_splitter", metadata.splitter.saveState())
         if weights is not None:
             settings.set_layout("weights_splitter", weights.histogram.splitter_state())
-            settings.histogram = weights.choices.to_text()
+            settings.set_note("histogram", weights.histogram.controls.to_text())
         settings.set_note("page", panels.page)
         document, rows = panels.selection.document, panels.selection.rows
         settings.set_note("front", "" if document is None else str(document.path))

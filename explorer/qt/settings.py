@@ -277,15 +277,6 @@ class Settings:
             for _, old in sorted(times, reverse=True)[_MOST_MODELS:]:
                 self._remove(f"{_MODELS}/{old}")
 
-    @property
-    def histogram(self) -> str:
-        """How the user likes histograms, as text of `HistogramChoices`; empty for the defaults."""
-        return self._text("histogram")
-
-    @histogram.setter
-    def histogram(self, choices: str) -> None:
-        self._set("histogram", choices)
-
     def layout(self, name: str) -> QByteArray:
         """Return a saved layout (geometry, header, splitter); empty if there is none.
 

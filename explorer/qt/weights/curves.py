@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
 from typing import Final, TypeAlias
 
@@ -55,8 +54,6 @@ def union(ranges: Sequence[Range]) -> Range | None:
     return min(low for low, _ in ranges), max(high for _, high in ranges)
 
 
-_LONGEST_TEXT: Final = 1000  # of saved choices
-
 MOST_BINS: Final = 4096
 """Most bins of a histogram: more than a screen has pixels side by side."""
 
@@ -67,50 +64,6 @@ class RangeKind(StrEnum):
     ROBUST = "robust"
     FULL = "full"
     TYPED = "typed"
-
-
-@dataclass(frozen=True, slots=True)
-class HistogramChoices:
-    """The state of the controls of the histogram.
-
-    Attributes:
-        bins: Number of bins, 1 to MOST_BINS.
-        range: Which weights are shown. A typed range belongs to one tensor and is not saved.
-        logarithmic: Whether counts are.
-        normal: Whether the normal distribution is drawn.
-        marks: Whether mean, deviation and extremes are marked.
-    """
-
-    bins: int = 256
-    range: RangeKind = RangeKind.ROBUST
-    logarithmic: bool = False
-    normal: bool = True
-    marks: bool = True
-
-    def to_text(self) -> str:
-        """Return it for a settings file."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def of_text(cls, text: str) -> HistogramChoices:
-        """Return what a settings file holds, with defaults for what makes no sense there."""
-        first = cls()
-        try:
-            found = json.loads(text) if len(text) <= _LONGEST_TEXT else None
-        except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
-            return first
-        bins, shown = found.get("bins"), found.get("range")
-        kinds = (RangeKind.ROBUST.value, RangeKind.FULL.value)
-        return cls(
-            bins=bins if type(bins) is int and 1 <= bins <= MOST_BINS else first.bins,
-            range=RangeKind(shown) if shown in kinds else first.range,
-            **{
-                name: found[name] if isinstance(found.get(name), bool) else getattr(first, name)
-                for name in ("logarithmic", "normal", "marks")
-            },
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from PySide6 import QtWidgets
@@ -13,7 +14,6 @@ from explorer.qt.services import Services
 from explorer.qt.theme import Space, scaled
 from explorer.qt.weights.curves import (
     MOST_BINS,
-    HistogramChoices,
     HistogramRequest,
     HistogramResult,
     Range,
@@ -34,6 +34,7 @@ from explorer.qt.widgets.progress import ProgressLine
 from explorer.text import float_text, integer_text, plain_text
 
 _TYPING_MS = 250
+_LONGEST_TEXT = 1000  # of what was kept
 
 
 class HistogramControls(QtWidgets.QWidget):
@@ -66,6 +67,7 @@ class HistogramControls(QtWidgets.QWidget):
         normal = "The normal distribution of the same mean and standard deviation"
         self.normal = check(self, "&Normal curve", normal, on=True)
         self.marks = check(self, "&Marks", "Mean, standard deviation, minimum and maximum", on=True)
+        self._boxes = {"logarithmic": self.logarithmic, "normal": self.normal, "marks": self.marks}
         self.arrangement = choice(
             *(self, "Several tensors", "How several tensors are drawn"),
             *("Overlaid", "Side by side", "Side by side, own ranges"),
@@ -88,23 +90,27 @@ class HistogramControls(QtWidgets.QWidget):
         """Whether each of several tensors has bins of its own."""
         return self.arrangement.currentIndex() == 2
 
-    def choices(self) -> HistogramChoices:
-        kind = RangeKind(self.range.currentData())
-        return HistogramChoices(
-            bins=self.bins.value(),
-            range=RangeKind.ROBUST if kind is RangeKind.TYPED else kind,
-            logarithmic=self.logarithmic.isChecked(),
-            normal=self.normal.isChecked(),
-            marks=self.marks.isChecked(),
-        )
+    def to_text(self) -> str:
+        """Return the choices that are kept; a typed range belongs to one tensor and is not."""
+        boxes = {name: box.isChecked() for name, box in self._boxes.items()}
+        return json.dumps({"bins": self.bins.value(), "range": self.range.currentData(), **boxes})
 
-    def set_choices(self, choices: HistogramChoices) -> None:
-        """Take over what was saved; before anything is shown."""
-        self.bins.setValue(choices.bins)
-        self.range.setCurrentIndex(self.range.findData(choices.range))
-        self.logarithmic.setChecked(choices.logarithmic)
-        self.normal.setChecked(choices.normal)
-        self.marks.setChecked(choices.marks)
+    def restore(self, text: str) -> None:
+        """Take over what was kept, as far as it makes sense; before anything is shown."""
+        try:
+            kept = json.loads(text) if len(text) <= _LONGEST_TEXT else None
+        except (ValueError, RecursionError):
+            return
+        if not isinstance(kept, dict):
+            return
+        bins, shown = kept.get("bins"), kept.get("range")
+        if type(bins) is int and 1 <= bins <= MOST_BINS:
+            self.bins.setValue(bins)
+        if shown in (RangeKind.ROBUST, RangeKind.FULL):
+            self.range.setCurrentIndex(self.range.findData(shown))
+        for name, box in self._boxes.items():
+            if isinstance(kept.get(name), bool):
+                box.setChecked(kept[name])
         self._typing.stop()
 
     def wanted(self) -> HistogramRequest | None:
@@ -133,9 +139,8 @@ class HistogramControls(QtWidgets.QWidget):
     def _lay_out(self) -> None:
         bins = label_of(self.bins, "&Bins"), self.bins
         shown = label_of(self.range, "&Range"), self.range, self.edges
-        boxes = (self.logarithmic, self.normal, self.marks)
-        parts = (*bins, *shown, *boxes, 1, self.arrangement)
-        row(*parts, of=self, margins=LINE, spacing=Space.NEAR)
+        boxes = self.logarithmic, self.normal, self.marks
+        row(*bins, *shown, *boxes, 1, self.arrangement, of=self, margins=LINE, spacing=Space.NEAR)
 
     def _choose_range(self) -> None:
         typed = self.range.currentData() == RangeKind.TYPED

@@ -25,7 +25,7 @@ from explorer.present.tables.statistics import MOMENTS
 from explorer.qt.document import Document
 from explorer.qt.references import References
 from explorer.qt.services import Services
-from explorer.qt.weights.curves import HistogramChoices, Scope, SelectedTensor, unsupported_reason
+from explorer.qt.weights.curves import Scope, SelectedTensor, unsupported_reason
 from explorer.qt.weights.histogram import HistogramPage
 from explorer.qt.weights.tensor_panel import StatisticsTable, TensorPicker, TensorsPanel
 from explorer.qt.weights.work import blocks_request, same_role, sibling_factors, spread
@@ -352,16 +352,6 @@ class WeightsView(TensorsPanel):
         for tab in (self._map, self._block_page):
             if tab.isVisible():  # a hidden page reads nothing
                 tab.widget.cancel()
-
-    @property
-    def choices(self) -> HistogramChoices:
-        """How the user likes histograms."""
-        return self.histogram.controls.choices()
-
-    def restore(self, choices: HistogramChoices, splitter: QByteArray) -> None:
-        """Take over what was saved: choices, and how wide plot and table are (empty: as built)."""
-        self.histogram.controls.set_choices(choices)
-        self.histogram.restore_splitter(splitter)
 
     def _wanted(self, document: Document) -> Sequence[int]:
         """Return all tensors of the chosen scope."""

@@ -17,7 +17,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.analysis import block_statistics, tensor_statistics
 from explorer.qt.document import Document
-from explorer.qt.weights.curves import HistogramChoices, RangeKind, Scope
+from explorer.qt.weights.curves import RangeKind, Scope
 from explorer.qt.widgets.lazy import LazyTab
 from explorer.qt.widgets.pages import TYPED
 from explorer.qt.widgets.table_model import ItemRole
@@ -204,15 +204,16 @@ def test_what_the_user_chose_is_there_again(
     qtbot.waitUntil(lambda: not controls._typing.isActive())
     panel.settle()
     other = Panel(qtbot, app, document)
-    other.view.restore(panel.view.choices, panel.view.histogram.splitter_state())
-    assert other.view.choices == HistogramChoices(77, RangeKind.FULL, logarithmic=True, marks=False)
+    kept = controls.to_text()
+    other.view.histogram.controls.restore(kept)
+    other.view.histogram.restore_splitter(panel.view.histogram.splitter_state())
     other.show("blk.1.attn_q.weight")
     assert other.result.curves[0].histogram.counts.size == 77
     assert other.view.histogram.plot.logarithmic
     sizes = [each.view.histogram.panel.splitter.sizes() for each in (panel, other)]
     assert sizes[0] == sizes[1]
-    assert other.view.choices == panel.view.choices
-    other.view.restore(panel.view.choices, QByteArray())
+    assert other.view.histogram.controls.to_text() == kept
+    other.view.histogram.restore_splitter(QByteArray())
     assert other.view.histogram.panel.splitter.sizes() != sizes[0]
 
 
