@@ -205,29 +205,6 @@ def test_few_of_the_blocks_that_are_alike_take_as_much_as_all(
     assert found.buffers == whole.buffers
 
 
-@given(
-    data=st.data(),
-    contexts=st.lists(st.integers(1, 140_000), min_size=2, max_size=4),
-    settings=st.builds(dict, _ANY),
-)
-def test_with_all_layers_on_gpus_no_buffer_shrinks_as_the_context_grows(
-    golden: _Golden, data: st.DataObject, contexts: list[int], settings: dict[str, Any]
-) -> None:
-    """With flash attention, and batches that are not tiny (`advice.context_as_placed`)."""
-    header = golden.header(data.draw(st.sampled_from(golden.names)))
-    settings |= {"gpu_layers": 999, "offload_kv": True, "cpu_moe_layers": 0, "overrides": ()}
-    settings |= {"flash_attention": True, "ubatch": max(128, settings["ubatch"])}
-    settings["devices"] = max(1, settings["devices"])
-    shorter: Allocation | None = None
-    for context in sorted(contexts):
-        found = allocate(header, Settings(**settings | {"context": context}))
-        for name, buffer in found.buffers.items() if shorter is not None else ():
-            before = shorter.buffers[name]
-            assert buffer.cache >= before.cache
-            assert (buffer.compute or 0) >= (before.compute or 0)
-        shorter = found
-
-
 _BY_WIDTHS = {"cohere2": (5, 3), "llama4": (5, 3), "phi2": (5, 1), "starcoder2": (4, 1)}
 """Architecture → how often embedding and network count; else 4 and 3 (docs/planner.md)."""
 

@@ -126,17 +126,6 @@ class Allocation:
         buffers = {name: replace(one, weights=0) for name, one in self.buffers.items()}
         return replace(self, buffers=buffers)
 
-    def with_compute_of(self, other: Allocation) -> Allocation:
-        """Return this one with the compute buffers of another, which has the same buffers."""
-        buffers = {
-            name: replace(other.buffers[name], weights=own.weights, cache=own.cache)
-            for name, own in self.buffers.items()
-        }
-        draft = self.draft
-        if draft is not None and other.draft is not None:
-            draft = draft.with_compute_of(other.draft)
-        return replace(self, buffers=buffers, draft=draft)
-
     def drafted(self, name: str) -> Buffer:
         """Return what the context that drafts tokens has in a buffer."""
         return Buffer() if self.draft is None else self.draft.buffers.get(name, Buffer())

@@ -357,7 +357,6 @@ def server_settings(plan: Plan) -> ServerSettings | None:
 
 _STEP: Final = ServerEngine.context_step
 _MOST_TOKENS: Final = 1 << 30
-_USUAL_UBATCH: Final = 128
 
 
 def _context_as_placed(plan: Plan, check: Check) -> int | None:
@@ -368,12 +367,8 @@ def _context_as_placed(plan: Plan, check: Check) -> int | None:
     layers = {"num_gpu": held.gpu_layers, "tensor_split": held.tensor_split}
     trained = plan.request.h.trained_context
     most = max(1, min(trained or _MOST_TOKENS, _MOST_TOKENS) // _STEP)
-    fitting = placed  # with the longest context so far at which nothing is short
-    is_usual = held.flash_attention and held.ubatch >= _USUAL_UBATCH
-    never_falls = is_usual and plan.fully_offloaded
 
     def room(value: int) -> int | None:
-        nonlocal fitting
         check()
         settings = replace(held, context=value * _STEP)
         try:
@@ -381,22 +376,15 @@ def _context_as_placed(plan: Plan, check: Check) -> int | None:
                 asked = plan.engine.plan(plan.request.asking(context=value * _STEP, **layers))
                 assert isinstance(asked.details, Outcome)
                 settings = replace(asked.details.settings, overrides=held.overrides)
-            # compute buffers are most of the work, which need not be done where those of a shorter
-            # context are too much
+            # compute buffers, most of the work, need not be known where the rest is too much
             least = allocate(placed.header, settings, with_compute=False)
-            shorter = min(fitting.settings.context, settings.context)
-            if never_falls and replace(settings, context=shorter) == fitting.settings:
-                least = least.with_compute_of(fitting.allocation)
             left = replace(placed, settings=settings, allocation=least).room
             if left < 0 and value < most:
                 return left
             allocation = allocate(placed.header, settings)
         except PlanError:
             return None
-        found = replace(placed, settings=settings, allocation=allocation)
-        if found.room >= 0:
-            fitting = found
-        return found.room
+        return replace(placed, settings=settings, allocation=allocation).room
 
     value = int(plan.used("context")) // _STEP
     known = (value, placed.room) if value and placed.room >= 0 else None
