@@ -1,13 +1,16 @@
-"""The kernels of types that are told as bits of a block: a `Program` says what a type gives them.
+"""The kernels of types that are told as bits of a block: LLVM code that is made of a `BitType`.
 
-One block at a time goes from its bytes to codes, scales and weights, in the processor's nearest
-cache. Codes are written eight at once, as the bytes of one number. Kernels check nothing.
+A kernel that reads such a description while it runs takes two to seven times as long as one that is
+written for its type: places, shifts and masks come from tables, a number at a time. So each type
+gets code of its own, without a loop inside the block, in which all of these are constants. 16
+weights are one vector of bytes, then of floats; no processor is named: LLVM makes AVX, NEON or
+scalar code of it. Kernels check nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from llvmlite import ir
@@ -16,205 +19,402 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from explorer.quantization.bits import POWER, QUARTERS, SINGLE, Bits, BitType, grid_codes
+from explorer.quantization.grids import Grid
 from explorer.quantization.jit import (
-    f32,
     float32_of_bits,
     float32_of_half,
     half_at,
-    i32,
     inlined,
     kernel,
-    u8,
     u16,
     u16_at,
     u32,
     u32_at,
-    u64,
-    u64_at,
 )
+from explorer.quantization.registry import BlockField, BlockLayout, Blocks, Scales
+from explorer.quantization.types import TENSOR_TYPES
 
-EACH_OF_8: Final = 0x0101010101010101
-MOST: Final = 256
-"""Numbers of a block at most. Places are cut to it, so that the compiler knows them as positive."""
+_AT_ONCE: Final = 16
+"""Weights of a vector; so many bytes are what a table of levels is looked into with (`_shuffled`:
+IQ4_NL decodes at 2.6 G weights/s where its table is read a level at a time)."""
+_WINDOW: Final = 64
+"""Bytes of a block at most of which a vector of numbers is put together."""
+_SHUFFLED: Final = 64
+"""Levels of the longest table that is looked into with vectors of bytes."""
 
-# What codes are made of
-BITS, ROWS, TRELLIS = range(3)
-# What the scale of a block or row is; QUARTERS: the highest four bits of each of four u16
-HALF, SINGLE, POWER, QUARTERS = range(4)
-# What levels are
-WHOLE_16, WHOLE_32, WHOLE_64, EVEN, ANY = range(5)
-
-
-class Program(NamedTuple):
-    """How blocks make weights: see `bits.BitType`, of which it is made.
-
-    Attributes:
-        kinds: int64 [6]: what codes are made of (bits, rows of a table, what a generator gives),
-            what the scale and what levels are; where the scale of the minima is; 2 to the power of
-            what are the sixteens of codes of a scale; where the scale is.
-        code_at: int64 [parts, n]: the byte where the bits of eight codes begin, or of four; of the
-            generator's codes, their signs.
-        code_down: uint64 [parts, n]: after how many bits.
-        code_mask: uint64 [parts, codes / 8]: which of them count.
-        code_up: uint64 [parts]: which bits of the codes they change.
-        code_start: uint64 [1]: what eight codes are before.
-        groups: int64 [5, 6]: of the numbers that stand below as SELECTS …: how many parts, windows
-            and numbers; where `at`, `mask` (and `up`) and `start` begin. A window is 64 bits, for
-            as many numbers as lie there.
-        at: int64: the byte where a window begins.
-        down: uint64 [len(at), 8]: where in it each number begins.
-        mask, up: As for codes.
-        start: uint64: what numbers are before.
-        table: uint64 [rows]: the codes of a row, one a byte.
-        mirror: uint64 [257]: of eight signs, all bits of the bytes whose sign is set; then what a
-            code and its mirrored one are together, in each byte.
-        factors: float32: the scale of a sub-block is that of its block or row times this.
-        min_factors: As `factors`, for minima.
-        levels: float32 [codes].
-        whole: int8 [64]: levels that are whole numbers.
-    """
-
-    kinds: NDArray[np.int64]
-    code_at: NDArray[np.int64]
-    code_down: NDArray[np.uint64]
-    code_mask: NDArray[np.uint64]
-    code_up: NDArray[np.uint64]
-    code_start: NDArray[np.uint64]
-    groups: NDArray[np.int64]
-    at: NDArray[np.int64]
-    down: NDArray[np.uint64]
-    mask: NDArray[np.uint64]
-    up: NDArray[np.uint64]
-    start: NDArray[np.uint64]
-    table: NDArray[np.uint64]
-    mirror: NDArray[np.uint64]
-    factors: NDArray[np.float32]
-    min_factors: NDArray[np.float32]
-    levels: NDArray[np.float32]
-    whole: NDArray[np.int8]
+_INDEX: Final = ir.IntType(32)
+_FLOAT: Final = ir.FloatType()
+_FLOATS: Final = ir.VectorType(_FLOAT, _AT_ONCE)
+_BYTES: Final = ir.VectorType(ir.IntType(8), _AT_ONCE)
 
 
-SELECTS, TABLE_ROWS, SIGNS, SCALES, MINIMA = range(5)
-"""Numbers of a block: bits of codes that sub-blocks share, rows of the table or where the generator
-starts, eight signs each, what scales and minima are multiplied by."""
+def _constants(width: int, values: Any) -> Any:
+    numbers = [int(value) for value in values]
+    return ir.Constant(ir.VectorType(ir.IntType(width), len(numbers)), numbers)
 
 
-class Room(NamedTuple):
-    """Arrays that a kernel works in: numbers of a block, its scales and minima."""
+def _all(width: int, value: int, count: int = _AT_ONCE) -> Any:
+    return _constants(width, [value] * count)
 
-    numbers: NDArray[np.uint64]
-    scales: NDArray[np.float32]
-    minima: NDArray[np.float32]
+
+def _lane(number: int) -> Any:
+    return ir.Constant(_INDEX, number)
+
+
+def _undefined(kind: Any) -> Any:
+    return ir.Constant(kind, ir.Undefined)
+
+
+class _Block(NamedTuple):
+    """A block in LLVM's terms: what is built there, the address of its first byte, and its type."""
+
+    builder: Any
+    address: Any
+    kind: BitType
+    weights: int
+
+    def _load(self, at: int, count: int) -> Any:
+        place = self.builder.gep(self.address, [_lane(at)])
+        kind = ir.VectorType(ir.IntType(8), count)
+        return self.builder.load(self.builder.bitcast(place, kind.as_pointer()), align=1)
+
+    def _gathered(self, index: NDArray[np.int64]) -> Any:
+        """Return bytes of the block as a vector: of one window, or of single bytes."""
+        size = sum(field.nbytes for field in self.kind.fields)
+        index = np.minimum(index, size - 1)  # beyond the bits that count
+        first, span = int(index.min()), int(np.ptp(index)) + 1
+        if span > _WINDOW:
+            found = _undefined(ir.VectorType(ir.IntType(8), len(index)))
+            for lane, at in enumerate(index):
+                one = self.builder.load(self.builder.gep(self.address, [_lane(int(at))]))
+                found = self.builder.insert_element(found, one, _lane(lane))
+            return found
+        count = min(1 << (span - 1).bit_length(), size)
+        first = min(first, size - count)
+        window = self._load(first, count)
+        if np.array_equal(index - first, np.arange(count)):
+            return window
+        return self.builder.shuffle_vector(
+            window, _undefined(window.type), _constants(32, index - first)
+        )
+
+    def numbers(self, parts: Sequence[Bits], wanted: NDArray[np.int64], width: int) -> Any:
+        """Return the wanted of the numbers that parts make, as a vector of `width` bits each."""
+        builder = self.builder
+        found = _constants(width, np.zeros(len(wanted)))
+        for part in parts:
+            masks = np.broadcast_to(part.mask, part.places.shape)[wanted]
+            at, down = np.divmod(part.places[wanted], 8)
+            most = max(int(d) + int(mask).bit_length() for d, mask in zip(down, masks, strict=True))
+            each = 1 << max((most - 1) // 8, 0).bit_length()  # bytes
+            stored = self._gathered((at[:, None] + np.arange(each)).reshape(-1))
+            own = builder.bitcast(stored, ir.VectorType(ir.IntType(8 * each), len(wanted)))
+            if width == 8 and (masks == 1).all():  # a test, where bytes have no shifts of their own
+                own = builder.and_(own, _constants(8, 1 << down))
+                is_set = builder.icmp_unsigned("!=", own, _all(8, 0, len(wanted)))
+                one, none = (_all(8, bit, len(wanted)) for bit in (1 << part.up, 0))
+                found = builder.xor(found, builder.select(is_set, one, none))
+                continue
+            if down.any():
+                own = builder.lshr(own, _constants(8 * each, down))
+            own = builder.and_(own, _constants(8 * each, masks))
+            if 8 * each != width:
+                change = builder.zext if 8 * each < width else builder.trunc
+                own = change(own, found.type)
+            if part.up:
+                own = builder.shl(own, _all(width, part.up, len(wanted)))
+            found = builder.xor(found, own)
+        return found
+
+    def _number(self, parts: Sequence[Bits], k: int) -> Any:
+        """Return one number."""
+        builder, wide = self.builder, ir.IntType(32)
+        found = ir.Constant(wide, self.kind.start)
+        for part in parts:
+            mask = int(np.broadcast_to(part.mask, part.places.shape)[k])
+            at, down = divmod(int(part.places[k]), 8)
+            one = ir.IntType(8 if down + mask.bit_length() <= 8 else 16)
+            place = builder.gep(self.address, [_lane(at)])
+            own = builder.load(builder.bitcast(place, one.as_pointer()), align=1)
+            own = builder.zext(own, wide)
+            own = builder.and_(builder.lshr(own, ir.Constant(wide, down)), ir.Constant(wide, mask))
+            found = builder.xor(found, builder.shl(own, ir.Constant(wide, part.up)))
+        return found
+
+    def codes(self) -> list[Any]:
+        """Return the codes of the block, 16 a vector of bytes."""
+        kind = self.kind
+        groups = np.arange(self.weights).reshape(-1, _AT_ONCE)
+        codes = [self.numbers(kind.codes, group, 8) for group in groups] if kind.codes else []
+        if kind.powers is not None:
+            return [self._digits(*both) for both in zip(codes, kind.powers[groups], strict=True)]
+        if kind.table is not None:
+            return self._looked_up()
+        if kind.rows:
+            return self._generated(codes)
+        builder = self.builder
+        if kind.start:
+            codes = [builder.xor(one, _all(8, kind.start)) for one in codes]
+        if kind.selects:
+            of = groups * len(kind.selects[0].places) // self.weights
+            selects = (self.numbers(kind.selects, group, 8) for group in of)
+            codes = [builder.or_(*both) for both in zip(codes, selects, strict=True)]
+        return codes
+
+    def _rows(self, width: int) -> Any:
+        return self.numbers(self.kind.rows, np.arange(len(self.kind.rows[0].places)), width)
+
+    def _digits(self, stored: Any, powers: NDArray[np.int64]) -> Any:
+        """Return digits in base 3: of the fraction of 256 that a byte is, times a power of 3."""
+        builder, wide = self.builder, ir.VectorType(ir.IntType(16), _AT_ONCE)
+        fraction = builder.zext(builder.mul(stored, _constants(8, powers)), wide)
+        digits = builder.lshr(builder.mul(fraction, _all(16, 3)), _all(16, 8))
+        return builder.trunc(digits, _BYTES)
+
+    def _looked_up(self) -> list[Any]:
+        """Return the codes of groups of weights, which are rows of a table."""
+        kind, builder = self.kind, self.builder
+        assert kind.table is not None
+        table = grid_codes(kind.table) if isinstance(kind.table, Grid) else kind.table
+        columns = table.shape[1]
+        if table.size <= _SHUFFLED:
+            return self._looked_up_by_bytes(table)
+        constant = _global(builder, f"<u{columns}", table)
+        each = _AT_ONCE // columns
+        most = _all(8, int(table.max()), _AT_ONCE)
+        if kind.signs:
+            signs = self.numbers(kind.signs, np.arange(self.weights // 8), 8)
+            if kind.even_signs:
+                odd = signs
+                for down in (4, 2, 1):
+                    odd = builder.xor(odd, builder.lshr(odd, _all(8, down, odd.type.count)))
+                signs = builder.xor(signs, builder.shl(odd, _all(8, 7, odd.type.count)))
+            signs = builder.bitcast(
+                signs, ir.VectorType(ir.IntType(_AT_ONCE), self.weights // _AT_ONCE)
+            )
+        codes = []
+        for group in range(self.weights // _AT_ONCE):
+            own = _undefined(ir.VectorType(ir.IntType(8 * columns), each))
+            for k in range(each):
+                row = self._number(kind.rows, each * group + k)
+                own = builder.insert_element(own, _entry(builder, constant, row), _lane(k))
+            own = builder.bitcast(own, _BYTES)
+            if kind.signs:
+                bits = builder.extract_element(signs, _lane(group))
+                turned = builder.bitcast(bits, ir.VectorType(ir.IntType(1), _AT_ONCE))
+                own = builder.select(turned, builder.sub(most, own), own)
+            codes.append(own)
+        return codes
+
+    def _looked_up_by_bytes(self, table: NDArray[np.uint8]) -> list[Any]:
+        builder, columns = self.builder, table.shape[1]
+        codes = []
+        for group in np.arange(self.weights).reshape(-1, _AT_ONCE):
+            row = self.numbers(self.kind.rows, group // columns, 8)
+            places = builder.mul(row, _all(8, columns))
+            places = builder.add(places, _constants(8, group % columns))
+            codes.append(self._shuffled(table.reshape(-1), places))
+        return codes
+
+    def _generated(self, signs: list[Any]) -> list[Any]:
+        """Return codes 126 + v, where v is what the generator gives one weight after the other.
+
+        With signs v is what it gives without its own sign and with this one; code 253 is -0.
+        """
+        builder = self.builder
+        seeds = self._rows(32)
+        count = seeds.type.count
+        seeds = builder.add(seeds, _all(32, 4096, count))
+        each = self.weights // count
+        codes = []
+        for group in range(self.weights // _AT_ONCE):
+            row, place = np.divmod(np.arange(group * _AT_ONCE, (group + 1) * _AT_ONCE), each)
+            x = builder.shuffle_vector(seeds, _undefined(seeds.type), _constants(32, row))
+            x = builder.mul(x, _constants(32, (pow(_FACTOR, int(k) + 1, 1 << 32) for k in place)))
+            x = builder.and_(x, _all(32, 0x3F3F3F3F))
+            # the sum of four bytes below 64 comes into the highest byte
+            x = builder.mul(x, _all(32, 0x01010101))
+            code = builder.trunc(builder.lshr(x, _all(32, 24)), _BYTES)
+            if signs:
+                other = builder.sub(_all(8, 252), code)
+                less = builder.icmp_unsigned("<", code, other)
+                low, high = builder.select(less, code, other), builder.select(less, other, code)
+                none = builder.icmp_unsigned("==", low, _all(8, 126))
+                minus = builder.select(none, _all(8, 253), low)
+                plus = builder.icmp_unsigned("==", signs[group], _all(8, 0))
+                code = builder.select(plus, high, minus)
+            codes.append(code)
+        return codes
+
+    def levels(self, codes: Any) -> Any:
+        """Return the levels of 16 codes as floats."""
+        builder, levels = self.builder, self.kind.levels
+        if self.kind.cubic:
+            return self._cubic(codes)
+        if len(levels) > 1 and levels[-1] == 0 and np.signbit(levels[-1]):  # of the generator
+            values = self._whole(codes, levels[:-1])
+            last = builder.icmp_unsigned("==", codes, _all(8, len(levels) - 1))
+            return builder.select(last, _same(-0.0), values)
+        for parts in (1, 8):  # IQ1's levels are eighths
+            whole = levels * np.float32(parts)
+            if np.array_equal(whole, np.rint(whole)) and (
+                (np.diff(whole) == 1).all() or len(levels) <= _SHUFFLED
+            ):
+                values = self._whole(codes, whole)
+                return values if parts == 1 else builder.fmul(values, _same(1 / parts))
+        raise NotImplementedError(f"levels that are not made of whole numbers: {levels}")
+
+    def _whole(self, codes: Any, levels: NDArray[np.float32]) -> Any:
+        """Return levels that are whole numbers."""
+        builder = self.builder
+        if (np.diff(levels) == 1).all():
+            wide = builder.zext(codes, ir.VectorType(_INDEX, _AT_ONCE))
+            wide = builder.add(wide, _all(32, int(levels[0])))
+            return builder.sitofp(wide, _FLOATS)
+        return builder.sitofp(self._shuffled(levels, codes), _FLOATS)
+
+    def _shuffled(self, table: NDArray[Any], codes: Any) -> Any:
+        """Return table[code] of 16 codes: bytes."""
+        builder = self.builder
+        places, parts = builder.and_(codes, _all(8, 15)), builder.lshr(codes, _all(8, 4))
+        padded = np.pad(table, (0, -len(table) % _AT_ONCE)).reshape(-1, _AT_ONCE)
+        found = _shuffle(builder, _constants(8, padded[0]), places)
+        for part, own in enumerate(padded[1:], 1):
+            here = builder.icmp_unsigned("==", parts, _all(8, part))
+            found = builder.select(here, _shuffle(builder, _constants(8, own), places), found)
+        return found
+
+    def _cubic(self, codes: Any) -> Any:
+        """Return a polynomial of the code's low six bits, each step rounded, and one more if 64."""
+        builder, first = self.builder, self.kind.cubic
+        q = builder.and_(codes, _all(8, 63))
+        q = builder.uitofp(q, _FLOATS)
+        values = _same(first[-1])
+        for constant in reversed(first[:-1]):
+            values = builder.fadd(_same(constant), builder.fmul(q, values))
+        second = builder.icmp_unsigned(">", codes, _all(8, 63))
+        return builder.select(second, builder.fadd(values, _same(1.0)), values)
+
+    def scales(self, parts: Sequence[Bits], factors: NDArray[np.float32], d: Any) -> Any:
+        """Return the scales or minima of the sub-blocks: a vector of floats."""
+        builder, count = self.builder, self.weights // self.kind.weights_per_scale
+        kind = ir.VectorType(_FLOAT, count)
+        first = factors[0]
+        step = factors[1] - first if len(factors) > 1 else np.float32(0)
+        numbers = self.numbers(parts, np.arange(count), 32)
+        if np.array_equal(factors, first + step * np.arange(len(factors), dtype=np.float32)):
+            values = builder.uitofp(numbers, kind)  # all of it exact
+            values = builder.fmul(values, ir.Constant(kind, [float(step)] * count))
+            values = builder.fadd(values, ir.Constant(kind, [float(first)] * count))
+        else:
+            table = _global(builder, "<u4", factors)
+            values = _undefined(kind)
+            for k in range(count):
+                one = _entry(builder, table, builder.extract_element(numbers, _lane(k)))
+                values = builder.insert_element(values, builder.bitcast(one, _FLOAT), _lane(k))
+        return builder.fmul(_broadcast(builder, d, count), values)
 
 
 _FACTOR: Final = 0xCBAC1FED
-_POWERS: Final = np.array([pow(_FACTOR, n, 1 << 32) for n in range(1, 9)], np.uint32)
 
 
-@inlined
-def _read(blocks: Any, b: Any, which: Any, program: Any, numbers: Any) -> None:
-    parts, windows, count, first, part_0, start_0 = program.groups[which]
-    # slices rather than sums of places, which could be negative for all that the compiler knows
-    start = program.start[start_0 : start_0 + count]
-    for s in range(count):
-        numbers[s] = start[s]
-    each = count // windows
-    for part in range(part_0, part_0 + parts):
-        mask, up = program.mask[part], program.up[part]
-        for window in range(windows):
-            bits, down = u64_at(blocks, b, program.at[first]), program.down[first]
-            own = numbers[window * each : window * each + each]
-            if each == 8:
-                for i in range(8):
-                    own[i] ^= ((bits >> down[i]) & mask) << up
-            else:
-                for i in range(each):
-                    own[i] ^= ((bits >> down[i]) & mask) << up
-            first += 1
+def _same(value: float) -> Any:
+    return ir.Constant(_FLOATS, [value] * _AT_ONCE)
 
 
-@inlined
-def _look_up(blocks: Any, b: Any, program: Any, room: Any, words: Any) -> None:
-    """Write the codes of groups of weights, which are rows of a table."""
-    count = words.shape[0]
-    _read(blocks, b, TABLE_ROWS, program, room.numbers)
-    each = program.groups[TABLE_ROWS, 2] // count
-    for w in range(count):
-        words[w] = u64(0)
-    for k in range(each):
-        up = u64(64 // each * k)
-        for w in range(count):
-            words[w] |= program.table[room.numbers[(w * each + k) & (MOST - 1)]] << up
-    if program.groups[SIGNS, 2]:
-        _read(blocks, b, SIGNS, program, room.numbers)
-        both = program.mirror[256]
-        for w in range(count):
-            turned = program.mirror[room.numbers[w]]
-            words[w] = (words[w] & ~turned) | ((both - words[w]) & turned)
+def _broadcast(builder: Any, value: Any, count: int) -> Any:
+    one = builder.insert_element(_undefined(ir.VectorType(value.type, count)), value, _lane(0))
+    return builder.shuffle_vector(one, _undefined(one.type), _all(32, 0, count))
 
 
-@inlined
-def _generate(blocks: Any, b: Any, program: Any, room: Any, words: Any) -> None:
-    """Write codes 126 + v, where v is what the generator gives one weight after the other.
-
-    With signs, which are the codes so far, v is what it gives without its own sign and with this
-    one; code 253 is -0.
-    """
-    count = words.shape[0]
-    _read(blocks, b, TABLE_ROWS, program, room.numbers)
-    starts = program.groups[TABLE_ROWS, 2] // count  # of eight codes
-    each = 8 // starts
-    signed = program.code_at.shape[0] > 0
-    seeds = room.numbers[MOST // 2 : MOST // 2 + count]
-    for i in range(8):
-        power, at, part = _POWERS[i % each], u64(8 * i), i // each
-        if i % each == 0:
-            for w in range(count):
-                seeds[w] = room.numbers[(w * starts + part) & (MOST // 2 - 1)] + u64(4096)
-        for w in range(count):
-            four = u32(u32(u32(seeds[w]) * power) & u32(0x3F3F3F3F))
-            # the sum of four bytes below 64 comes into the highest byte
-            code = u32(u32(four * u32(0x01010101)) >> u32(24))
-            if signed:
-                other = u32(u32(252) - code)
-                low = code if code < other else other
-                minus = low if low != u32(126) else u32(253)
-                code = minus if (words[w] >> at) & u64(1) else u32(u32(252) - low)
-            words[w] = (words[w] & ~(u64(255) << at)) | (u64(code) << at)
+def _shuffle(builder: Any, table: Any, places: Any) -> Any:
+    """Return table[place] for each of 16 places; LLVM finds the byte shuffle in these steps."""
+    found = _undefined(table.type)
+    for k in range(_AT_ONCE):
+        entry = builder.extract_element(table, builder.extract_element(places, _lane(k)))
+        found = builder.insert_element(found, entry, _lane(k))
+    return found
 
 
-@inlined
-def _add_bits(blocks: Any, b: Any, program: Any, words: Any) -> None:
-    """Write eight codes at once, of bits that lie in as many bytes in a row, or twice in four."""
-    for w in range(words.shape[0]):
-        words[w] = program.code_start[0]
-    for part in range(program.code_at.shape[0]):
-        at, down, mask = program.code_at[part], program.code_down[part], program.code_mask[part]
-        up = program.code_up[part]
-        if at.shape[0] > words.shape[0]:
-            for w in range(words.shape[0]):
-                low = u64(u32_at(blocks, b, at[2 * w])) >> down[2 * w]
-                high = u64(u32_at(blocks, b, at[2 * w + 1])) >> down[2 * w + 1]
-                words[w] ^= (((low & u64(0xFFFFFFFF)) | (high << u64(32))) & mask[w]) << up
-        else:
-            for w in range(words.shape[0]):
-                words[w] ^= ((u64_at(blocks, b, at[w]) >> down[w]) & mask[w]) << up
+def _global(builder: Any, element: str, table: NDArray[Any]) -> Any:
+    """Return a table in the machine code: the address of its first entry."""
+    words = np.ascontiguousarray(table).view(element).reshape(-1)
+    width = 8 * words.itemsize
+    kind = ir.ArrayType(ir.IntType(width), len(words))
+    constant = ir.Constant(kind, [int(word) for word in words])
+    found = cgutils.global_constant(builder, "table", constant)
+    return builder.bitcast(found, ir.IntType(width).as_pointer())
 
 
-@inlined
-def _make_codes(blocks: Any, b: Any, program: Any, room: Any, words: Any) -> None:
-    """Write the codes of a block by eights, uint64 [weights / 8]."""
-    mode = program.kinds[0]
-    if mode == ROWS:
-        _look_up(blocks, b, program, room, words)
-        return
-    _add_bits(blocks, b, program, words)
-    if mode == TRELLIS:
-        _generate(blocks, b, program, room, words)
-    elif program.groups[SELECTS, 2]:
-        _read(blocks, b, SELECTS, program, room.numbers)
-        for w in range(words.shape[0]):
-            words[w] |= room.numbers[w] * u64(EACH_OF_8)
+def _entry(builder: Any, table: Any, row: Any) -> Any:
+    return builder.load(builder.gep(table, [builder.zext(row, ir.IntType(64))]))
+
+
+# What a kernel does with each block.
+
+
+def _store(block: _Block, target: Any, place: int, values: Any) -> None:
+    """Store a vector; the address promises no more than an element's alignment."""
+    builder = block.builder
+    at = builder.bitcast(builder.gep(target, [_lane(place)]), values.type.as_pointer())
+    builder.store(values, at, align=1)
+
+
+def _write_weights(block: _Block, target: Any, d: Any, dmin: Any) -> None:
+    builder, kind = block.builder, block.kind
+    scales = block.scales(kind.scales, kind.factors, d)
+    minima = None
+    if kind.minima is not None:
+        minima = block.scales(kind.minima, kind.min_factors, dmin)
+    for group, codes in enumerate(block.codes()):
+        of = _all(32, group * _AT_ONCE // kind.weights_per_scale)
+        scale = builder.shuffle_vector(scales, _undefined(scales.type), of)
+        values = builder.fmul(scale, block.levels(codes))
+        if minima is not None:
+            minimum = builder.shuffle_vector(minima, _undefined(minima.type), of)
+            values = builder.fsub(values, minimum)
+        _store(block, target, group * _AT_ONCE, values)
+
+
+def _write_codes(block: _Block, target: Any, _d: Any, _dmin: Any) -> None:
+    for group, codes in enumerate(block.codes()):
+        _store(block, target, group * _AT_ONCE, codes)
+
+
+def _write_scales(block: _Block, target: Any, d: Any, _dmin: Any) -> None:
+    _store(block, target, 0, block.scales(block.kind.scales, block.kind.factors, d))
+
+
+def _write_minima(block: _Block, target: Any, _d: Any, dmin: Any) -> None:
+    _store(block, target, 0, block.scales(block.kind.minima or (), block.kind.min_factors, dmin))
+
+
+_Build: TypeAlias = Callable[[_Block, Any, Any, Any], None]
+
+
+def _writer(build: _Build, kind: BitType, weights: int) -> Any:
+    """Return what writes out[b] of blocks[b]: write(out, b, blocks, d, dmin)."""
+
+    def write(_context: Any, out: Any, _b: Any, blocks: Any, _d: Any, _dmin: Any) -> Any:
+        def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            array, b, stored, d, dmin = arguments
+            address, target = (
+                cgutils.get_item_pointer(
+                    context, builder, of, context.make_array(of)(context, builder, one), [b, start]
+                )
+                for of, one, start in (
+                    (blocks, stored, context.get_constant(types.intp, 0)),
+                    (out, array, context.get_constant(types.intp, 0)),
+                )
+            )
+            build(_Block(builder, address, kind, weights), target, d, dmin)
+            return context.get_dummy_value()
+
+        index = types.intp
+        return types.void(out, index, blocks, types.float32, types.float32), generate
+
+    return intrinsic(write)
 
 
 @inlined
@@ -232,147 +432,47 @@ def _scale_at(blocks: Any, b: Any, kind: Any, at: Any) -> Any:
     return half_at(blocks, b, at)
 
 
-@inlined
-def _make_scales(blocks: Any, b: Any, program: Any, room: Any) -> None:
-    d = _scale_at(blocks, b, program.kinds[1], program.kinds[5])
-    _read(blocks, b, SCALES, program, room.numbers)
-    for s in range(room.scales.shape[0]):
-        room.scales[s] = d * program.factors[room.numbers[s]]
-    if program.groups[MINIMA, 2]:
-        d = _scale_at(blocks, b, program.kinds[1], program.kinds[3])
-        _read(blocks, b, MINIMA, program, room.numbers)
-        for s in range(room.minima.shape[0]):
-            room.minima[s] = d * program.min_factors[room.numbers[s]]
+def _kernel_of(name: str, kind: BitType, build: _Build) -> Any:
+    """Return a kernel, fill(blocks, out); it is compiled when it is first called."""
+    write = _writer(build, kind, TENSOR_TYPES[name].block_weights)
+    d, d_at, min_at, less = kind.d, kind.d_at, kind.min_at, kind.minima is not None
+
+    def fill(blocks: Any, out: Any) -> None:
+        for b in range(blocks.shape[0]):
+            scale = _scale_at(blocks, b, d, d_at)
+            minimum = _scale_at(blocks, b, d, min_at) if less else scale
+            write(out, b, blocks, scale, minimum)
+
+    fill.__qualname__ = f"{name}.{build.__name__}"  # names what is kept on disk
+    return kernel(fill)
 
 
-@kernel
-def unpack_codes(blocks: Any, program: Any, room: Any, codes: Any) -> None:
-    """Fill codes by eights, uint64 [blocks, codes of a block / 8]."""
-    for b in range(blocks.shape[0]):
-        _make_codes(blocks, b, program, room, codes[b])
+def decoder_of(name: str, kind: BitType) -> Any:
+    """Return the decoder of a type that is told as bits."""
+    return _kernel_of(name, kind, _write_weights)
 
 
-@kernel
-def unpack_scales(blocks: Any, program: Any, room: Any, scales: Any, minima: Any) -> None:
-    """Fill scales and, where the type has them, minima: float32 [blocks, scales of a block]."""
-    for b in range(blocks.shape[0]):
-        _make_scales(blocks, b, program, room)
-        for s in range(scales.shape[1]):
-            scales[b, s] = room.scales[s]
-        if program.groups[MINIMA, 2]:
-            for s in range(minima.shape[1]):
-                minima[b, s] = room.minima[s]
+def layout_of(name: str, kind: BitType) -> BlockLayout:
+    """Return the block layout of a type that is told as bits."""
+    fields, at = [], 0
+    for field in kind.fields:
+        fields.append(BlockField(field.name, at, field.nbytes, field.dtype, field.meaning))
+        at += field.nbytes
+    scales, minima = (_kernel_of(name, kind, build) for build in (_write_scales, _write_minima))
 
+    def unpack_scales(blocks: Blocks, out: Scales, minima_out: Scales) -> None:
+        scales(blocks, out)
+        if kind.minima is not None:
+            minima(blocks, minima_out)
 
-# Loops in LLVM's own terms, because one that looks into a table does not become a byte shuffle:
-# IQ4_NL decodes at 2.6 G weights/s by a plain loop and at 16 by these. No processor is named: LLVM
-# makes AVX, NEON or scalar code of them.
-
-SIXTEEN_BYTES: Final = ir.VectorType(ir.IntType(8), 16)
-_SIXTEEN_FLOATS: Final = ir.VectorType(ir.FloatType(), 16)
-_INDEX: Final = ir.IntType(32)
-_EVERYWHERE: Final = ir.Constant(ir.VectorType(_INDEX, 16), [0] * 16)
-
-
-def place_of(context: Any, builder: Any, array_type: Any, array: Any, *indices: Any) -> Any:
-    """Return the address of an array's entry."""
-    view = context.make_array(array_type)(context, builder, array)
-    return cgutils.get_item_pointer(context, builder, array_type, view, indices)
-
-
-def load_sixteen(builder: Any, address: Any) -> Any:
-    """Return the 16 bytes from an address on."""
-    return builder.load(builder.bitcast(address, SIXTEEN_BYTES.as_pointer()), align=1)
-
-
-def _levels_at(builder: Any, table: Any, places: Any) -> Any:
-    """Return table[place] for each of 16 places; LLVM finds the byte shuffle in these steps."""
-    found = ir.Constant(table.type, ir.Undefined)
-    for k in range(16):
-        lane = ir.Constant(_INDEX, k)
-        entry = builder.extract_element(table, builder.extract_element(places, lane))
-        found = builder.insert_element(found, entry, lane)
-    return found
-
-
-def write_sixteen(builder: Any, codes: Any, tables: Sequence[Any], scale: Any, target: Any) -> None:
-    """Write scale * level of 16 codes as floats; each of the tables has the next 16 levels."""
-    places = builder.and_(codes, ir.Constant(SIXTEEN_BYTES, [15] * 16))
-    parts = builder.lshr(codes, ir.Constant(SIXTEEN_BYTES, [4] * 16))
-    found = _levels_at(builder, tables[0], places)
-    for part, table in enumerate(tables[1:], 1):
-        here = builder.icmp_unsigned("==", parts, ir.Constant(SIXTEEN_BYTES, [part] * 16))
-        found = builder.select(here, _levels_at(builder, table, places), found)
-    one = builder.insert_element(
-        ir.Constant(_SIXTEEN_FLOATS, ir.Undefined), scale, ir.Constant(_INDEX, 0)
+    return BlockLayout(
+        levels=kind.levels,
+        weights_per_scale=kind.weights_per_scale,
+        fields=tuple(fields),
+        unpack_codes=_kernel_of(name, kind, _write_codes),
+        unpack_scales=unpack_scales,
+        has_minimum=kind.minima is not None,
     )
-    same = builder.shuffle_vector(one, one, _EVERYWHERE)
-    values = builder.fmul(same, builder.sitofp(found, _SIXTEEN_FLOATS))
-    # An address of one float promises no more than a float's alignment.
-    builder.store(values, builder.bitcast(target, values.type.as_pointer()), align=4)
-
-
-def _writer(count: int) -> Any:
-    """Return what writes 16 weights of so many levels.
-
-    It is called with out, b, first, words, w, table: int8 [64], scale: float32. The weights are
-    out[b, first : first + 16], the codes the bytes of words[w] and the next.
-    """
-
-    def write(
-        _context: Any, out: Any, _b: Any, _first: Any, words: Any, _w: Any, table: Any, _scale: Any
-    ) -> Any:
-        def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            array, b, first, own, w, levels, scale = arguments
-            codes = load_sixteen(builder, place_of(context, builder, words, own, w))
-            tables = [
-                load_sixteen(builder, place_of(context, builder, table, levels, start))
-                for start in (context.get_constant(types.intp, k) for k in range(0, count, 16))
-            ]
-            target = place_of(context, builder, out, array, b, first)
-            write_sixteen(builder, codes, tables, scale, target)
-            return context.get_dummy_value()
-
-        index = types.intp
-        return types.void(out, index, index, words, index, table, types.float32), generate
-
-    return intrinsic(write)
-
-
-LEVELS: Final = 64
-"""Levels of the longest table that is looked into so."""
-_write_of_16, _write_of_32, _write_of_64 = map(_writer, (16, 32, LEVELS))
-
-
-@kernel
-def decode(blocks: Any, program: Any, room: Any, words: Any, out: Any) -> None:
-    """Write the weights: scale * level of each code, rounded, less the minimum of its sub-block.
-
-    Codes go by eights to `words`, uint64 [weights / 8].
-    """
-    levels, least = program.levels, program.levels[0]
-    kind, up = program.kinds[2], program.kinds[4]
-    for b in range(blocks.shape[0]):
-        _make_codes(blocks, b, program, room, words)
-        _make_scales(blocks, b, program, room)
-        for pair in range(words.shape[0] >> 1):
-            scale, minimum = room.scales[pair >> up], room.minima[pair >> up]
-            if kind == WHOLE_16:
-                _write_of_16(out, b, 16 * pair, words, 2 * pair, program.whole, scale)
-                continue
-            if kind == WHOLE_32:
-                _write_of_32(out, b, 16 * pair, words, 2 * pair, program.whole, scale)
-                continue
-            if kind == WHOLE_64:
-                _write_of_64(out, b, 16 * pair, words, 2 * pair, program.whole, scale)
-                continue
-            for w in range(2 * pair, 2 * pair + 2):
-                for i in range(8):
-                    code = u8(words[w] >> u64(8 * i))
-                    if kind == EVEN:
-                        out[b, 8 * w + i] = scale * (f32(i32(code)) + least) - minimum
-                    else:
-                        out[b, 8 * w + i] = scale * levels[code]
 
 
 @kernel

@@ -1,8 +1,7 @@
 """How blocks store codes and scales, told as data: which bits of a block each number is made of.
 
 Weights are scale * level[code], less a minimum in a few types. What a type's row says is where its
-codes and scales lie; the kernels are shared (`bit_kernels`). Types of ik_llama.cpp are decoded so
-(`ik`); of the IQ types, which have decoders of their own, codes and scales are unpacked so (`iq`).
+codes and scales lie; `bit_kernels` makes the kernels of it.
 
 ::
 
@@ -17,30 +16,21 @@ Source: `docs/gguf.md`, section 12; ik_llama.cpp, ggml/src/iqk/iqk_quantize.cpp,
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.quantization import bit_kernels as kernels
-from explorer.quantization.bit_kernels import EACH_OF_8
 from explorer.quantization.grids import KVALUES, Grid, stored_grid
-from explorer.quantization.registry import (
-    BlockField,
-    BlockLayout,
-    Blocks,
-    Codes,
-    Decoder,
-    Scales,
-    Weights,
-    integers,
-)
+from explorer.quantization.registry import integers
 from explorer.quantization.types import E2M1
 
 Floats: TypeAlias = NDArray[np.float32]
-Words: TypeAlias = NDArray[np.uint64]
 Places: TypeAlias = NDArray[np.int64]
+
+# What the scale of a block or row is; QUARTERS: the highest four bits of each of four u16
+HALF, SINGLE, POWER, QUARTERS = range(4)
 
 # The levels of types; where a bit selects one of two tables, the second follows the first.
 
@@ -67,10 +57,13 @@ PAIRS: Final = (
 """Of IQ2_KL: which levels of V3 two weights have."""
 
 
+CUBIC: Final = (-127.0, 6.2568, -0.11218, 0.0011972)
+
+
 def cubic() -> Floats:
     """Return the levels of IQ6_K, by a polynomial with each step rounded; then each and one."""
     q = np.arange(64, dtype=np.float32)
-    a, b, c, d = (np.float32(x) for x in (-127, 6.2568, -0.11218, 0.0011972))
+    a, b, c, d = (np.float32(x) for x in CUBIC)
     first = a + q * (b + q * (c + q * d))
     return np.concatenate([first, first + np.float32(1)])
 
@@ -84,7 +77,9 @@ ONE: Final = integers(1, 1)
 ODD: Final = 2 * integers(0, 15) + 1
 ODD_SIGNED: Final = np.concatenate([ODD, -ODD])
 SIGNED: Final = np.concatenate([integers(0, 127), integers(-128, -1)])
-KS: Final = integers(-127, 128) - np.arange(256) % 2  # the lowest bit selects the table of levels
+KS: Final = (
+    integers(-127, 128) - np.arange(256, dtype=np.float32) % 2
+)  # the lowest bit selects the table of levels
 
 
 class Bits(NamedTuple):
@@ -136,7 +131,10 @@ class BitType(NamedTuple):
         rows: Of groups of weights, bits of the row of a table, or of where the generator starts.
         table: The table: uint8 [rows, codes].
         signs: Bits of eight signs each, of eight codes.
+        even_signs: Whether only seven of the eight are stored: minus signs come in even numbers.
         start: What rows, or else codes, are before: bits that are stored turned.
+        powers: int64 [weights]: of codes that are digits in base 3, 3 to the number of the digit.
+        cubic: Of levels that are a polynomial of the code, its coefficients.
     """
 
     fields: tuple[Field, ...]
@@ -149,12 +147,15 @@ class BitType(NamedTuple):
     minima: tuple[Bits, ...] | None = None
     min_factors: Floats = ONE
     min_at: int = 0
-    d: int = kernels.HALF
+    d: int = HALF
     d_at: int = 0
     rows: tuple[Bits, ...] = ()
     table: Grid | NDArray[np.uint8] | None = None
     signs: tuple[Bits, ...] = ()
-    start: Any = 0
+    even_signs: bool = False
+    start: int = 0
+    powers: Places | None = None
+    cubic: tuple[float, ...] = ()
 
 
 def every(at: int, numbers: int, apart: int, count: int, up: int = 0) -> Bits:
@@ -210,7 +211,7 @@ def x1(at: int, up: int, order: Sequence[int], weights: int = 256) -> Bits:
     """`order` says which weight comes first of those in each bit of four bytes."""
     bit_of = np.zeros(32, np.int64)
     for bit, first in enumerate(order):
-        bit_of[first] = bit
+        bit_of[first : first + 4] = bit
     return spread((lambda p: p % 4, lambda p: bit_of[p]), at, 1, weights, up)
 
 
@@ -218,11 +219,6 @@ ORDER_A: Final = (0, 8, 16, 24, 4, 12, 20, 28)
 ORDER_B: Final = (0, 8, 4, 12, 16, 24, 20, 28)
 ORDER_C: Final = (0, 4, 8, 12, 16, 20, 24, 28)
 ORDER_D: Final = (0, 16, 4, 20, 8, 24, 12, 28)
-
-
-def with_parity(seven: Places) -> tuple[Bits, ...]:
-    """Take eight signs that are stored as seven bits: the eighth makes their number even."""
-    return Bits(seven, 127), *(Bits(seven + k, 1, 7) for k in range(7))
 
 
 def signs_of(at: int, numbers: int, apart: int) -> tuple[Bits, ...]:
@@ -261,17 +257,12 @@ SIGNS_OF_IQ3_S: Final = tuple(
     Bits(8 * (74 + _EIGHT // 4 * 4 + k % 4) + _EIGHT % 4 * 2 + k // 4, 1, k) for k in range(8)
 )
 
-# IQ1_BN: five digits a byte; of 16 weights the last has one of the 13th byte. A number is the byte
-# and which of its digits.
+# IQ1_BN: five digits a byte; of 16 weights the last has one of the 13th byte.
 
 _OF_64: Final = np.arange(64)
 _LAST: Final = _OF_64 % 16 == 15
 DIGITS: Final = Bits(8 * (2 + np.where(_LAST, 12, _OF_64 // 16 * 3 + _OF_64 % 16 // 5)), 255)
-WHICH_DIGIT: Final = np.where(_LAST, _OF_64 // 16, _OF_64 % 16 % 5) << 8
-TERNARY: Final = np.array(
-    [(t + (t >> 1)) >> 7 for k in (81, 27, 9, 3, 1) for b in range(256) for t in [b * k % 256]],
-    np.uint8,
-)[:, None]
+POWERS: Final = 3 ** np.where(_LAST, 4 - _OF_64 // 16, 4 - _OF_64 % 16 % 5)
 
 
 # Tables of which codes of several weights are rows.
@@ -298,181 +289,3 @@ def grid_codes(grid: Grid) -> NDArray[np.uint8]:
         return np.concatenate([2 * (rows + 1), 2 * (rows + 1) + 1]).astype(np.uint8)
     sizes = np.unique(rows)
     return (np.searchsorted(sizes, rows) + len(sizes)).astype(np.uint8)
-
-
-# What a program is made of.
-
-
-def as_words(codes: NDArray[np.uint8]) -> Words:
-    """Return rows of 8 codes or fewer as the bytes of one number each, uint64 [rows]."""
-    padded = np.zeros((len(codes), 8), np.uint8)
-    padded[:, : codes.shape[1]] = codes
-    return padded.view("<u8")[:, 0]
-
-
-def mirror_of(table: Words) -> Words:
-    """Return `bit_kernels.Program.mirror` for the rows of a table."""
-    bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
-    most = int(table.view(np.uint8).max()) * EACH_OF_8
-    return np.append(as_words(bits * np.uint8(255)), np.uint64(most))
-
-
-class Numbers(NamedTuple):
-    """Numbers of a block: what each is made of, int64 [parts, numbers], and is before."""
-
-    places: Places
-    masks: NDArray[np.uint64]
-    ups: NDArray[np.uint64]
-    start: NDArray[np.uint64]
-
-
-def numbers(bits: Sequence[Bits], order: NDArray[np.int64], start: Any = 0) -> Numbers:
-    """Return numbers in some order; `start` is what all, or each, are before."""
-    places = np.array([part.places[order] for part in bits], np.int64)
-    masks, ups = ([getattr(part, name) for part in bits] for name in ("mask", "up"))
-    before = np.broadcast_to(start, np.shape(start) or (len(order),))
-    before = before[order] if len(order) else before[:0]
-    return Numbers(
-        places.reshape(len(bits), len(order)),
-        *(np.array(one, np.uint64) for one in (masks, ups, before)),
-    )
-
-
-def windows_of(
-    groups: Sequence[Numbers], size: int
-) -> tuple[Places, Places, Words, Words, Words, Words]:
-    """Return numbers in as few windows as hold them: `groups` … `start` of `bit_kernels.Program`.
-
-    `size`: the bytes of a whole block, beyond which nothing is read.
-    """
-    index, at_all, down_all = [], [], []
-    begins = np.zeros(3, np.int64)  # of windows, parts and numbers
-    for group in groups:
-        part_count, count = group.places.shape
-        widths = np.array([int(mask).bit_length() for mask in group.masks])[:, None, None]
-        for each in (8, 4, 2, 1):
-            if count % each == 0:
-                windows = group.places.reshape(part_count, count // each, each)
-                at = np.minimum(windows.min(axis=2, initial=1 << 40) // 8, size - 8)
-                down = windows - 8 * at[:, :, None]
-                if not (down + widths > 64).any():
-                    break
-        index.append([part_count, max(count // each, 1), count, *begins])
-        begins += [at.size, part_count, count]
-        at_all.append(at.reshape(-1))
-        down_all.append(np.pad(down.reshape(at.size, each), ((0, 0), (0, 8 - each))))
-    masks, ups, start = map(np.concatenate, zip(*(group[1:] for group in groups), strict=True))
-    down = np.concatenate(down_all).astype(np.uint64)
-    return np.array(index), np.concatenate(at_all), down, masks, ups, start
-
-
-def in_a_row(part: Bits, count: int) -> bool:
-    """Return whether so many codes always lie in as many bytes in a row."""
-    rows = part.places.reshape(-1, count)
-    return bool((rows == rows[:, :1] + 8 * np.arange(count)).all())
-
-
-def code_bits(parts: Sequence[Bits], weights: int) -> tuple[Places, Words, Words, Words]:
-    """Return `code_at` … `code_up` of `bit_kernels.Program`."""
-    eights = all(in_a_row(part, 8) for part in parts)
-    first = [part.places[:: 8 if eights else 4] for part in parts]
-    masks = [np.broadcast_to(part.mask, weights).astype(np.uint8) for part in parts]
-    shape = len(parts), -1 if parts else 0
-    places = np.array(first, np.int64).reshape(shape)
-    mask = np.array([as_words(one.reshape(-1, 8)) for one in masks], np.uint64).reshape(shape)
-    ups = np.array([part.up for part in parts], np.uint64)
-    return places // 8, (places % 8).astype(np.uint64), mask, ups
-
-
-_NONE: Final = np.zeros(0, np.uint64)
-
-
-def _program(kind: BitType, weights: int) -> kernels.Program:
-    """Return what kernels read of a type with so many weights in a block."""
-    levels, table = kind.levels, _NONE
-    eights, subs = weights // 8, weights // kind.weights_per_scale
-    mode = kernels.BITS
-    if kind.table is not None:
-        given = grid_codes(kind.table) if isinstance(kind.table, Grid) else kind.table
-        mode, table = kernels.ROWS, as_words(given)
-    elif kind.rows:
-        mode = kernels.TRELLIS
-    whole = len(levels) <= kernels.LEVELS and bool((levels == np.rint(levels)).all())
-    even = bool((np.diff(levels) == 1).all())
-    short = np.zeros(kernels.LEVELS, np.int8)
-    if whole:
-        short[: len(levels)] = levels
-    of_eights = np.arange(eights) * (len(kind.selects[0].places) if kind.selects else 1) // eights
-    groups = (
-        numbers(kind.selects, of_eights if kind.selects else of_eights[:0]),
-        numbers(kind.rows, np.arange(len(kind.rows[0].places) if kind.rows else 0), kind.start),
-        numbers(kind.signs, np.arange(eights if kind.signs else 0)),
-        numbers(kind.scales, np.arange(subs)),
-        numbers(kind.minima or (), np.arange(0 if kind.minima is None else subs)),
-    )
-    of_levels = kernels.ANY
-    if even:
-        of_levels = kernels.EVEN
-    elif whole:
-        of_levels = (kernels.WHOLE_16, kernels.WHOLE_32, kernels.WHOLE_64)[
-            (len(levels) > 16) + (len(levels) > 32)
-        ]
-    pairs = kind.weights_per_scale // 16
-    code_start = np.array([0 if kind.rows else EACH_OF_8 * kind.start], np.uint64)
-    size = sum(field.nbytes for field in kind.fields)
-    return kernels.Program(
-        np.array([mode, kind.d, of_levels, kind.min_at, pairs.bit_length() - 1, kind.d_at]),
-        *(*code_bits(kind.codes, weights), code_start, *windows_of(groups, size)),
-        table,
-        mirror_of(table) if kind.signs else _NONE,
-        kind.factors,
-        kind.min_factors,
-        levels,
-        short,
-    )
-
-
-def _room(kind: BitType, weights: int) -> kernels.Room:
-    subs = weights // kind.weights_per_scale
-    return kernels.Room(
-        np.empty(kernels.MOST, np.uint64), np.empty(subs, np.float32), np.zeros(subs, np.float32)
-    )
-
-
-def _fields(kind: BitType) -> tuple[BlockField, ...]:
-    found, at = [], 0
-    for field in kind.fields:
-        found.append(BlockField(field.name, at, field.nbytes, field.dtype, field.meaning))
-        at += field.nbytes
-    return tuple(found)
-
-
-def decoder_of(kind: BitType, weights: int) -> Decoder:
-    """Return the decoder of a type with so many weights in a block."""
-    program = cache(partial(_program, kind, weights))
-
-    def decode(blocks: Blocks, out: Weights) -> None:
-        words = np.empty(weights // 8, np.uint64)
-        kernels.decode(blocks, program(), _room(kind, weights), words, out)
-
-    return decode
-
-
-def layout_of(kind: BitType, weights: int) -> BlockLayout:
-    """Return the block layout of a type with so many weights in a block."""
-    program = cache(partial(_program, kind, weights))
-
-    def unpack_codes(blocks: Blocks, codes: Codes) -> None:
-        kernels.unpack_codes(blocks, program(), _room(kind, weights), codes.view(np.uint64))
-
-    def unpack_scales(blocks: Blocks, scales: Scales, minima: Scales) -> None:
-        kernels.unpack_scales(blocks, program(), _room(kind, weights), scales, minima)
-
-    return BlockLayout(
-        levels=kind.levels,
-        weights_per_scale=kind.weights_per_scale,
-        fields=_fields(kind),
-        unpack_codes=unpack_codes,
-        unpack_scales=unpack_scales,
-        has_minimum=kind.minima is not None,
-    )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from functools import cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,26 +23,6 @@ class Grid(StrEnum):
     IQ2S = "iq2s"
     IQ3XXS = "iq3xxs"
     IQ3S = "iq3s"
-
-
-@cache
-def kernel_grid(grid: Grid) -> NDArray[Any]:
-    """Return a grid as kernels read it, read-only; the file is read at first use.
-
-    Returns:
-        IQ1 and IQ2: int8 [rows, 8]; IQ1's rows are in eighths, so that its shift by an eighth is a
-        whole number too. IQ3: uint32 [rows], with weight j of 4 in byte j.
-
-    Raises:
-        FileNotFoundError: The installation lacks the file.
-    """
-    rows: NDArray[Any] = stored_grid(grid)
-    if grid is Grid.IQ1S:
-        rows = rows * np.int8(8)
-    elif grid in {Grid.IQ3XXS, Grid.IQ3S}:
-        rows = rows.view("<u4")[:, 0].astype(np.uint32)
-    rows.flags.writeable = False
-    return rows
 
 
 def stored_grid(grid: Grid) -> NDArray[np.int8]:

@@ -24,15 +24,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.quantization import bits as parts
-from explorer.quantization.bit_kernels import POWER, SINGLE
 from explorer.quantization.bits import (
+    POWER,
+    SINGLE,
     Bits,
     BitType,
     Field,
     Floats,
-    decoder_of,
     every,
-    layout_of,
     packed,
     plane,
     split,
@@ -151,6 +150,7 @@ TYPES: Final[dict[str, BitType]] = {
         ),
         *((plane(20, 4, 32), plane(148, 2, 32, 4)), parts.cubic(), 16, (packed(4, 16, 8),)),
         *(parts.SIGNED, (packed(2, 16, 1, 6),)),
+        cubic=parts.CUBIC,
     ),
     "IQ2_KS": BitType(
         (
@@ -234,10 +234,8 @@ TYPES: Final[dict[str, BitType]] = {
     ),
     "IQ1_BN": BitType(
         (_ROW_HALF, Field("ql", 12, "ternary", "five digits a byte"), _code_field(1, 2, name="qh")),
-        *((), integers(-1, 1), 64),
-        rows=(parts.DIGITS,),
-        table=parts.TERNARY,
-        start=parts.WHICH_DIGIT,
+        *((parts.DIGITS,), integers(-1, 1), 64),
+        powers=parts.POWERS,
     ),
     "IQ2_BN": _plain(
         (_ROW_D, _code_field(16, 2)), *((plane(4, 2, 16, 0, 64),), integers(-1, 2), SINGLE)
@@ -251,10 +249,8 @@ TYPES: Final[dict[str, BitType]] = {
     ),
     "MXFP4 (old)": BitType(
         (Field("e", 1, "E8M0", "scale of the block"), _code_field(16, 4)),
-        *((), parts.E2M1_TWICE, 32),
+        *((packed(1, 32, 4),), parts.E2M1_TWICE, 32),
         d=POWER,
-        rows=(packed(1, 32, 4),),
-        table=np.arange(16, dtype=np.uint8)[:, None],
     ),
     "Q4_0_R8": _plain((_D, _code_field(16, 4, 4)), (plane(2, 4, 16, 0, 32),), integers(-8, 7)),
     "Q5_0_R4": _less(
@@ -437,13 +433,7 @@ def _decode_bf16(blocks: Blocks, out: Weights) -> None:
     out.view(np.uint32)[:] = blocks.view("<u2").astype(np.uint32) << 16
 
 
-DECODERS: Final = {
-    **{name: decoder_of(kind, TENSOR_TYPES[name].block_weights) for name, kind in TYPES.items()},
-    "BF16_R16": _decode_bf16,
-}
-LAYOUTS: Final = {
-    name: layout_of(kind, TENSOR_TYPES[name].block_weights) for name, kind in TYPES.items()
-}
+DECODERS: Final = {"BF16_R16": _decode_bf16}
 
 _WIDTH_OF_BF16: Final = 4
 

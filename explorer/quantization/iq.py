@@ -30,113 +30,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.quantization.bit_kernels import QUARTERS
 from explorer.quantization.bits import (
     ODD,
     OF_IQ1,
     OF_IQ2,
     OF_IQ3_S,
     OF_IQ3_XXS,
+    QUARTERS,
     Bits,
     BitType,
     Field,
     every,
-    layout_of,
     packed,
-    with_parity,
 )
-from explorer.quantization.grids import Grid, kernel_grid, stored_grid
-from explorer.quantization.jit import (
-    f32,
-    float32_of_half,
-    half_at,
-    i32,
-    inlined,
-    kernel,
-    u16,
-    u16_at,
-    u32,
-    u32_at,
-    u64,
-)
-from explorer.quantization.registry import Decoder, block_layout
-from explorer.quantization.types import TENSOR_TYPES
-
-_SIGN_CODES: Final = np.arange(128, dtype=np.uint8)
-
-SIGNS_OF_CODE: Final = _SIGN_CODES | (np.bitwise_count(_SIGN_CODES) & np.uint8(1)) << np.uint8(7)
-"""The 8 signs of a 7-bit sign code, one a bit: minus signs come in even numbers (`ksigns_iq2xs`).
-
-uint8 [128], small enough for kernels to have it as a global.
-"""
-
-
-# Decoders: decode(blocks, out, grid), where `grid` is what `kernel_grid` returns.
-
-
-@inlined
-def nibble_at(blocks: Any, b: Any, offset: Any, k: Any) -> Any:
-    """Return half-byte k, low halves first, of the bytes of block `b` from an offset on."""
-    return (u32(blocks[b, offset + (k >> 1)]) >> u32(4 * (k & 1))) & u32(15)
-
-
-@inlined
-def signed(level: Any, signs: Any, i: Any) -> Any:
-    """Return a level as float32, with a minus if bit i of `signs` is set."""
-    value = f32(i32(level))
-    if u32(signs) & u32(u32(1) << u32(i)):
-        value = -value
-    return value
-
-
-@inlined
-def _iq1_scale(d: Any, three_bits: Any) -> Any:
-    return d * f32(u32(2) * (three_bits & u32(7)) + u32(1))
-
-
-@inlined
-def _shift(minus: Any) -> Any:
-    return i32(-1) if minus else i32(1)
-
-
-@kernel
-def _decode_iq1_s(blocks: Any, out: Any, grid: Any) -> None:
-    for b in range(blocks.shape[0]):
-        d = half_at(blocks, b, 0)
-        for sub in range(8):
-            high = u16_at(blocks, b, 34 + 2 * sub)
-            scale = _iq1_scale(d, high >> u32(12))
-            of_eighths = scale * f32(0.125)  # exact: a power of two, and d is a half float
-            for part in range(4):
-                group = 4 * sub + part
-                index = u32(blocks[b, 2 + group]) | (((high >> u32(3 * part)) & u32(7)) << u32(8))
-                shift = _shift(high & u32(0x8000))
-                for i in range(8):
-                    out[b, 8 * group + i] = of_eighths * f32(i32(i32(grid[index, i]) + shift))
-
-
-@kernel
-def _decode_iq1_m(blocks: Any, out: Any, grid: Any) -> None:
-    for b in range(blocks.shape[0]):
-        bits = u32(0)
-        for part in range(4):
-            bits |= (u16_at(blocks, b, 48 + 2 * part) >> u32(12)) << u32(4 * part)
-        d = float32_of_half(u16(bits))
-        for sub in range(16):
-            scale = _iq1_scale(d, u16_at(blocks, b, 48 + 2 * (sub >> 2)) >> u32(3 * (sub & 3)))
-            of_eighths = scale * f32(0.125)
-            for group in range(2 * sub, 2 * sub + 2):
-                high = nibble_at(blocks, b, 32, group)
-                index = u32(blocks[b, group]) | ((high & u32(7)) << u32(8))
-                shift = _shift(high & u32(8))
-                for i in range(8):
-                    out[b, 8 * group + i] = of_eighths * f32(i32(i32(grid[index, i]) + shift))
-
+from explorer.quantization.grids import Grid, stored_grid
+from explorer.quantization.registry import block_layout
 
 # IQ2_XXS, IQ2_XS and IQ2_S: 8 weights are a row of a grid with 8, 25, 43, and a sign each.
 #
@@ -163,54 +76,6 @@ def _decode_iq1_m(blocks: Any, out: Any, grid: Any) -> None:
 # `_iq2_s`.
 
 
-@inlined
-def _iq2_scale(d: Any, four_bits: Any) -> Any:
-    return (d * (f32(0.5) + f32(four_bits))) * f32(0.25)
-
-
-@kernel
-def _decode_iq2_xxs(blocks: Any, out: Any, grid: Any) -> None:
-    for b in range(blocks.shape[0]):
-        d = half_at(blocks, b, 0)
-        for sub in range(8):
-            packed = u32_at(blocks, b, 6 + 8 * sub)
-            scale = _iq2_scale(d, packed >> u32(28))
-            for part in range(4):
-                group = 4 * sub + part
-                index = blocks[b, 2 + 8 * sub + part]
-                signs = SIGNS_OF_CODE[(packed >> u32(7 * part)) & u32(127)]
-                for i in range(8):
-                    out[b, 8 * group + i] = scale * signed(grid[index, i], signs, i)
-
-
-@kernel
-def _decode_iq2_xs(blocks: Any, out: Any, grid: Any) -> None:
-    for b in range(blocks.shape[0]):
-        d = half_at(blocks, b, 0)
-        for sub in range(16):
-            scale = _iq2_scale(d, nibble_at(blocks, b, 66, sub))
-            for group in range(2 * sub, 2 * sub + 2):
-                packed = u16_at(blocks, b, 2 + 2 * group)
-                index = packed & u32(511)
-                signs = SIGNS_OF_CODE[packed >> u32(9)]
-                for i in range(8):
-                    out[b, 8 * group + i] = scale * signed(grid[index, i], signs, i)
-
-
-@kernel
-def _decode_iq2_s(blocks: Any, out: Any, grid: Any) -> None:
-    for b in range(blocks.shape[0]):
-        d = half_at(blocks, b, 0)
-        for sub in range(16):
-            scale = _iq2_scale(d, nibble_at(blocks, b, 74, sub))
-            for group in range(2 * sub, 2 * sub + 2):
-                high = u32(blocks[b, 66 + (group >> 2)]) >> u32(2 * (group & 3))
-                index = u32(blocks[b, 2 + group]) | ((high & u32(3)) << u32(8))
-                signs = blocks[b, 34 + group]
-                for i in range(8):
-                    out[b, 8 * group + i] = scale * signed(grid[index, i], signs, i)
-
-
 # IQ3_XXS and IQ3_S: 8 weights are two rows of a grid with four sizes each, and a sign each.
 #
 # ::
@@ -233,65 +98,6 @@ def _decode_iq2_s(blocks: Any, out: Any, grid: Any) -> None:
 # weights. A sign code is 7 signs; the eighth makes the minus signs even.
 #
 # Source: `docs/gguf.md`, section 8; ggml/src/ggml-quants.c, `dequantize_row_iq3_xxs`, `_iq3_s`.
-
-
-# Two rows in one word, because two loops of four would not become vector instructions.
-@inlined
-def _joined(first: Any, second: Any) -> Any:
-    return u64(first) | (u64(second) << u64(32))
-
-
-@inlined
-def _byte(word: Any, i: Any) -> Any:
-    return u32(word >> u64(8 * i)) & u32(255)
-
-
-@kernel
-def _decode_iq3_xxs(blocks: Any, out: Any, grid: Any) -> None:
-    for b in range(blocks.shape[0]):
-        d = half_at(blocks, b, 0)
-        for sub in range(8):
-            packed = u32_at(blocks, b, 66 + 4 * sub)
-            scale = (d * (f32(0.5) + f32(packed >> u32(28)))) * f32(0.5)
-            for part in range(4):
-                group = 4 * sub + part
-                rows = _joined(grid[blocks[b, 2 + 2 * group]], grid[blocks[b, 3 + 2 * group]])
-                signs = SIGNS_OF_CODE[(packed >> u32(7 * part)) & u32(127)]
-                for i in range(8):
-                    out[b, 8 * group + i] = scale * signed(_byte(rows, i), signs, i)
-
-
-@kernel
-def _decode_iq3_s(blocks: Any, out: Any, grid: Any) -> None:
-    for b in range(blocks.shape[0]):
-        d = half_at(blocks, b, 0)
-        for sub in range(8):
-            scale = d * f32(u32(1) + u32(2) * nibble_at(blocks, b, 106, sub))
-            high = u32(blocks[b, 66 + sub]) << u32(8)
-            for part in range(4):
-                group = 4 * sub + part
-                first = u32(blocks[b, 2 + 2 * group]) | ((high >> u32(2 * part)) & u32(256))
-                second = u32(blocks[b, 3 + 2 * group]) | ((high >> u32(2 * part + 1)) & u32(256))
-                rows = _joined(grid[first], grid[second])
-                signs = blocks[b, 74 + group]
-                for i in range(8):
-                    out[b, 8 * group + i] = scale * signed(_byte(rows, i), signs, i)
-
-
-def _with_grid(decode: Any, grid: Grid) -> Decoder:
-    # The grid is an argument: as a global it would be compiled into the machine code.
-    return lambda blocks, out: decode(blocks, out, kernel_grid(grid))
-
-
-DECODERS: Final = {
-    "IQ1_S": _with_grid(_decode_iq1_s, Grid.IQ1S),
-    "IQ1_M": _with_grid(_decode_iq1_m, Grid.IQ1S),
-    "IQ2_XXS": _with_grid(_decode_iq2_xxs, Grid.IQ2XXS),
-    "IQ2_XS": _with_grid(_decode_iq2_xs, Grid.IQ2XS),
-    "IQ2_S": _with_grid(_decode_iq2_s, Grid.IQ2S),
-    "IQ3_XXS": _with_grid(_decode_iq3_xxs, Grid.IQ3XXS),
-    "IQ3_S": _with_grid(_decode_iq3_s, Grid.IQ3S),
-}
 
 
 # Codes and scales. The code of a weight is the number of its signed level. A block stores a row of
@@ -343,14 +149,16 @@ TYPES: Final = {
         *((), OF_IQ2, 32, (every(8 * 6 + 28, 8, 64, 4),), _EIGHTH),
         rows=(Bits(8 * (2 + 8 * _SUB + _PART), 255),),
         table=Grid.IQ2XXS,
-        signs=with_parity(8 * 6 + 64 * _SUB + 7 * _PART),
+        signs=(Bits(8 * 6 + 64 * _SUB + 7 * _PART, 127),),
+        even_signs=True,
     ),
     "IQ2_XS": BitType(
         (_D, Field("qs", 64, "u16", "for each 8 weights: 9-bit row, 7-bit signs"), _SCALES_OF_16),
         *((), OF_IQ2, 16, (packed(66, 16, 4),), _EIGHTH),
         rows=(every(16, 32, 16, 9),),
         table=Grid.IQ2XS,
-        signs=with_parity(16 + 9 + 16 * _GROUPS),
+        signs=(Bits(16 + 9 + 16 * _GROUPS, 127),),
+        even_signs=True,
     ),
     "IQ2_S": BitType(
         (
@@ -371,7 +179,8 @@ TYPES: Final = {
         *((), OF_IQ3_XXS, 32, (every(8 * 66 + 28, 8, 32, 4),), 2 * _EIGHTH),
         rows=(packed(2, 64, 8),),
         table=Grid.IQ3XXS,
-        signs=with_parity(8 * 66 + 32 * _SUB + 7 * _PART),
+        signs=(Bits(8 * 66 + 32 * _SUB + 7 * _PART, 127),),
+        even_signs=True,
     ),
     "IQ3_S": BitType(
         (
@@ -385,11 +194,6 @@ TYPES: Final = {
         signs=(packed(74, 32, 8),),
     ),
 }
-LAYOUTS: Final = {
-    name: layout_of(kind, TENSOR_TYPES[name].block_weights) for name, kind in TYPES.items()
-}
-
-
 # Which rows of a grid the groups of a block hold, for types that have grids.
 #
 # A row is found again by its levels: no two rows of a grid are equal. So the layouts of indices

@@ -23,29 +23,11 @@ import math
 from typing import Any, Final
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from explorer.quantization.bit_kernels import SIXTEEN_BYTES, load_sixteen, place_of, write_sixteen
-from explorer.quantization.bits import V4, BitType, Field, layout_of, packed, plane
+from explorer.quantization.bits import V4, BitType, Field, packed, plane
 from explorer.quantization.grids import KVALUES
-from explorer.quantization.iq import nibble_at
-from explorer.quantization.jit import (
-    f32,
-    half_at,
-    i32,
-    inlined,
-    kernel,
-    routine,
-    set_half,
-    set_u16,
-    u8,
-    u16,
-    u16_at,
-    u32,
-)
+from explorer.quantization.jit import f32, i32, inlined, kernel, routine, set_half, set_u16, u8, u16
 from explorer.quantization.registry import LANES, integers
 from explorer.quantization.scale_search import (
     BEST,
@@ -64,61 +46,10 @@ from explorer.quantization.scale_search import (
     mean_square,
     nearest,
 )
-from explorer.quantization.types import TENSOR_TYPES
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _write_nibbles(
-    _context: Any, out: Any, _b: Any, _first: Any, blocks: Any, _at: Any, table: Any, _scale: Any
-) -> Any:
-    """Write 32 weights, whose levels are table[code], from 16 bytes of two 4-bit codes each.
-
-    _write_nibbles(out, b, first, blocks, at, table: int8 [16], scale: float32): the low halves of
-    blocks[b, at : at + 16] are the first 16 codes, the high halves the others.
-    """
-
-    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        array, b, first, stored, at, levels, scale = arguments
-        packed = load_sixteen(builder, place_of(context, builder, blocks, stored, b, at))
-        start = context.get_constant(types.intp, 0)
-        entries = load_sixteen(builder, place_of(context, builder, table, levels, start))
-        target = place_of(context, builder, out, array, b, first)
-        low = builder.and_(packed, ir.Constant(SIXTEEN_BYTES, [15] * 16))
-        high = builder.lshr(packed, ir.Constant(SIXTEEN_BYTES, [4] * 16))
-        for half, codes in enumerate((low, high)):
-            there = builder.gep(target, [ir.Constant(ir.IntType(32), 16 * half)])
-            write_sixteen(builder, codes, [entries], scale, there)
-        return context.get_dummy_value()
-
-    index = types.intp
-    return types.void(out, index, index, blocks, index, table, types.float32), generate
-
-
-_TABLE: Final = np.array(KVALUES, np.int8)  # so small that it may be compiled into kernels
-
-
-@kernel
-def _decode_iq4_nl(blocks: Any, out: Any) -> None:
-    for b in range(blocks.shape[0]):
-        _write_nibbles(out, b, 0, blocks, 2, _TABLE, half_at(blocks, b, 0))
-
-
-@kernel
-def _decode_iq4_xs(blocks: Any, out: Any) -> None:
-    for b in range(blocks.shape[0]):
-        d = half_at(blocks, b, 0)
-        scales_h = u16_at(blocks, b, 2)
-        for sub in range(8):
-            high = ((scales_h >> u32(2 * sub)) & u32(3)) << u32(4)
-            scale = d * (f32(nibble_at(blocks, b, 4, sub) | high) - f32(32))
-            _write_nibbles(out, b, 32 * sub, blocks, 8 + 16 * sub, _TABLE, scale)
-
-
-DECODERS: Final = {"IQ4_NL": _decode_iq4_nl, "IQ4_XS": _decode_iq4_xs}
 
 _D: Final = Field("d", 2, "f16", "scale of the block")
 _CODES: Final = "numbers of 16 uneven levels"
-_TYPES: Final = {
+TYPES: Final = {
     "IQ4_NL": BitType(
         (_D, Field("qs", 16, "4-bit codes", _CODES)), (plane(2, 4, 16, 0, 32),), V4[:16], 32
     ),
@@ -132,10 +63,6 @@ _TYPES: Final = {
         *((packed(4, 8, 4), packed(2, 8, 2, 4)), integers(-32, 31)),
     ),
 }
-LAYOUTS: Final = {
-    name: layout_of(kind, TENSOR_TYPES[name].block_weights) for name, kind in _TYPES.items()
-}
-
 
 # IQ4: scales are searched so that weights come near to 16 uneven levels.
 #

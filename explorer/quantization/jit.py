@@ -39,6 +39,7 @@ from explorer.quantization.kernel_cache import (
     SUFFIX,
     choose_kernel_folder,
     count_compilation,
+    source_digest,
 )
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -52,6 +53,7 @@ u32 = numba.uint32
 u64 = numba.uint64
 
 _FOLDER: Final = choose_kernel_folder()
+_SOURCES: Final = source_digest()
 
 # Without this, LLVM replaces a loop of 16 or 32 rounds by as many copies of its body before it
 # looks for loops to vectorize, and finds none: Q8_0 then decodes at 2.2 instead of 7.8 G weights/s.
@@ -147,7 +149,7 @@ class _KernelCache(FunctionCache):  # type: ignore[misc]
                 self._folder.write(self._file_name(sig, data.codegen), dumps(data._reduce()))
 
     def _file_name(self, sig: Any, codegen: Any) -> str:
-        key = (numba.__version__, sys.version_info, self._index_key(sig, codegen))
+        key = (numba.__version__, sys.version_info, _SOURCES, sig, codegen.magic_tuple())
         digest = blake2b(repr(key).encode(), digest_size=16).hexdigest()
         function = self._py_func
         name = f"{function.__module__}.{function.__qualname__}".translate(_NOT_IN_NAMES)

@@ -13,7 +13,6 @@ import math
 from typing import Any, Final
 
 from explorer.quantization.jit import f32, i32, inlined, kernel, routine, set_half, u8
-from explorer.quantization.k_quants import q3_k_scale, q4_k_minimum, q4_k_scale
 from explorer.quantization.registry import LANES
 from explorer.quantization.scale_search import (
     CHOSEN,
@@ -41,6 +40,30 @@ from explorer.quantization.scale_search import (
 )
 
 # What K-quants' encoders share: loading and weighing sub-blocks, rounding, packing.
+
+
+@inlined
+def _q3_k_scale(blocks: Any, b: Any, k: Any) -> Any:
+    """Return the scale of sub-block k of 16, from -32 to 31."""
+    low = blocks[b, 96 + (k & 7)] >> (k >> 3) * 4 & 15
+    high = blocks[b, 104 + (k & 3)] >> (k >> 2) * 2 & 3
+    return (low | high << 4) - 32
+
+
+@inlined
+def _q4_k_scale(blocks: Any, b: Any, k: Any) -> Any:
+    """Return the scale of sub-block k of 8 in Q4_K and Q5_K, from 0 to 63."""
+    if k < 4:
+        return blocks[b, 4 + k] & 63
+    return blocks[b, 8 + k] & 15 | blocks[b, k] >> 6 << 4
+
+
+@inlined
+def _q4_k_minimum(blocks: Any, b: Any, k: Any) -> Any:
+    """Return the minimum of sub-block k of 8 in Q4_K and Q5_K, from 0 to 63."""
+    if k < 4:
+        return blocks[b, 8 + k] & 63
+    return blocks[b, 8 + k] >> 4 | blocks[b, 4 + k] >> 6 << 4
 
 
 SCALES: Final = 0  # rows of Work.sub
@@ -269,7 +292,7 @@ def _encode_q3_k(values: Any, importance: Any, blocks: Any, work: Any) -> None:
         for k in range(16):
             number = rounded(scales[k], factor, -32, 31)
             _store_q3_k_scale(blocks, b, k, number if found else i32(-32))
-            scale = stored * f32(i32(q3_k_scale(blocks, b, k)))
+            scale = stored * f32(i32(_q3_k_scale(blocks, b, k)))
             round_symmetric(values, b, (k, 4), scale, work)
             if importance is None and scale == 0:
                 _write_searched_codes(k, work)
@@ -315,8 +338,8 @@ def _encode_with_minima(values: Any, importance: Any, blocks: Any, b: Any, searc
         minimum = i32(min(work.sub[MINIMUM_NUMBERS, k], limit))
         _store_q4_k_pair(blocks, b, k, scale, minimum)
     for k in range(8):
-        scale = stored * f32(i32(q4_k_scale(blocks, b, k)))
-        minimum = stored_min * f32(i32(q4_k_minimum(blocks, b, k)))
+        scale = stored * f32(i32(_q4_k_scale(blocks, b, k)))
+        minimum = stored_min * f32(i32(_q4_k_minimum(blocks, b, k)))
         used = steps if importance is None else steps_weighted
         round_with_minimum(values, b, (k, used), (scale, minimum), work)
 

@@ -21,15 +21,14 @@ Source: `docs/gguf.md`, section 8; ggml/src/ggml-quants.c, `dequantize_row_q4_0`
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from explorer.quantization.bits import Bits, BitType, Field, packed, plane
 from explorer.quantization.jit import (
     f32,
-    half_at,
-    i8,
     i32,
     inlined,
     kernel,
@@ -39,9 +38,8 @@ from explorer.quantization.jit import (
     u8,
     u16,
     u32,
-    u32_at,
 )
-from explorer.quantization.registry import LANES, BlockField, BlockLayout, UnpackCodes, integers
+from explorer.quantization.registry import LANES, integers
 from explorer.quantization.scale_search import (
     CHOSEN,
     CHOSEN_LOW,
@@ -62,271 +60,50 @@ from explorer.quantization.scale_search import (
     search_scales_and_minima,
 )
 
-
-@kernel
-def _decode_q4_0(blocks: Any, out: Any) -> None:
-    for b in range(blocks.shape[0]):
-        d = half_at(blocks, b, 0)
-        for i in range(16):
-            codes = blocks[b, 2 + i]
-            out[b, i] = f32(i32((codes & 15) - 8)) * d
-            out[b, 16 + i] = f32(i32((codes >> 4) - 8)) * d
+_ADDED: Final = integers(-1, -1)  # a minimum that is added, where minima are subtracted
 
 
-@kernel
-def _decode_q4_1(blocks: Any, out: Any) -> None:
-    for b in range(blocks.shape[0]):
-        d = half_at(blocks, b, 0)
-        m = half_at(blocks, b, 2)
-        for i in range(16):
-            codes = blocks[b, 4 + i]
-            out[b, i] = f32(i32(codes & 15)) * d + m
-            out[b, 16 + i] = f32(i32(codes >> 4)) * d + m
+def _type(
+    levels: NDArray[np.float32], weights: int, codes: tuple[Bits, ...], *fields: Field
+) -> BitType:
+    """Return a type whose blocks begin with their scale, and perhaps with a minimum."""
+    more: dict[str, Any] = {}
+    if fields[0] is _MINIMUM:
+        more = {"minima": (), "min_factors": _ADDED, "min_at": 2}
+    start = 128 if len(levels) == 256 else 0  # codes with a sign
+    return BitType((_SCALE, *fields), codes, levels, weights, start=start, **more)
 
 
-@kernel
-def _decode_q5_0(blocks: Any, out: Any) -> None:
-    for b in range(blocks.shape[0]):
-        d = half_at(blocks, b, 0)
-        high = u32_at(blocks, b, 2)
-        for i in range(16):
-            low_code = i32(blocks[b, 6 + i] & 15)
-            high_code = i32(blocks[b, 6 + i] >> 4)
-            if not high & u32(u32(1) << u32(i)):
-                low_code -= 16
-            if not high & u32(u32(1) << u32(16 + i)):
-                high_code -= 16
-            out[b, i] = f32(i32(low_code)) * d
-            out[b, 16 + i] = f32(i32(high_code)) * d
+_SCALE: Final = Field("d", 2, "f16", "scale of all weights")
+_MINIMUM: Final = Field("m", 2, "f16", "added to all weights")
+_HALVES: Final = "weights 0-15 in the low halves, 16-31 in high"
+_NIBBLES: Final = Field("qs", 16, "4-bit codes", _HALVES)
+_LOW_BITS: Final = Field("qs", 16, "4-bit codes", "low four bits, halves as in Q4_0")
+_FIFTH_BITS: Final = Field("qh", 4, "1-bit codes", "highest bit of each code, weight 0 lowest")
+_BYTES: Final = Field("qs", 32, "i8", "one code for each weight")
+_SUM: Final = Field("s", 2, "f16", "scale times the sum of the codes, for dot products")
+_SIGNS: Final = Field("qs", 16, "1-bit codes", "set: plus the scale, clear: minus the scale")
+_PAIRS: Final = Field("qs", 16, "2-bit codes", "four consecutive weights in each byte")
 
 
-@kernel
-def _decode_q5_1(blocks: Any, out: Any) -> None:
-    for b in range(blocks.shape[0]):
-        d = half_at(blocks, b, 0)
-        m = half_at(blocks, b, 2)
-        high = u32_at(blocks, b, 4)
-        for i in range(16):
-            low_code = i32(blocks[b, 8 + i] & 15)
-            high_code = i32(blocks[b, 8 + i] >> 4)
-            if high & u32(u32(1) << u32(i)):
-                low_code += 16
-            if high & u32(u32(1) << u32(16 + i)):
-                high_code += 16
-            out[b, i] = f32(i32(low_code)) * d + m
-            out[b, 16 + i] = f32(i32(high_code)) * d + m
+def _nibbles(at: int) -> Bits:
+    return plane(at, 4, 16, 0, 32)
 
 
-@kernel
-def _decode_q8_0(blocks: Any, out: Any) -> None:
-    for b in range(blocks.shape[0]):
-        d = half_at(blocks, b, 0)
-        for i in range(32):
-            out[b, i] = f32(i8(blocks[b, 2 + i])) * d
-
-
-@kernel
-def _decode_q8_1(blocks: Any, out: Any) -> None:
-    for b in range(blocks.shape[0]):
-        d = half_at(blocks, b, 0)
-        for i in range(32):
-            out[b, i] = f32(i8(blocks[b, 4 + i])) * d
-
-
-@kernel
-def _decode_q1_0(blocks: Any, out: Any) -> None:
-    for b in range(blocks.shape[0]):
-        d = half_at(blocks, b, 0)
-        for group in range(4):
-            bits = u32_at(blocks, b, 2 + 4 * group)
-            for i in range(32):
-                out[b, 32 * group + i] = d if bits & u32(u32(1) << u32(i)) else -d
-
-
-@kernel
-def _decode_q2_0(blocks: Any, out: Any) -> None:
-    for b in range(blocks.shape[0]):
-        d = half_at(blocks, b, 0)
-        for group in range(4):
-            codes = u32_at(blocks, b, 2 + 4 * group)
-            for i in range(16):
-                code = u32(codes >> u32(2 * i)) & u32(3)
-                out[b, 16 * group + i] = f32(i32(i32(code) - i32(1))) * d
-
-
-DECODERS = {
-    "Q4_0": _decode_q4_0,
-    "Q4_1": _decode_q4_1,
-    "Q5_0": _decode_q5_0,
-    "Q5_1": _decode_q5_1,
-    "Q8_0": _decode_q8_0,
-    "Q8_1": _decode_q8_1,
-    "Q1_0": _decode_q1_0,
-    "Q2_0": _decode_q2_0,
-}
-
-
-# Codes and scales of blocks of one scale.
-
-
-_SCALE = BlockField("d", 0, 2, "f16", "scale of all weights")
-_MINIMUM = BlockField("m", 2, 2, "f16", "added to all weights")
-
-
-@inlined
-def copy_nibbles(blocks: Any, b: Any, offset: Any, codes: Any) -> None:
-    """Write the low halves of 16 bytes as codes of weights 0 to 15, the high ones as 16 to 31."""
-    for i in range(16):
-        codes[b, i] = blocks[b, offset + i] & 15
-        codes[b, 16 + i] = blocks[b, offset + i] >> 4
-
-
-@inlined
-def _add_fifth_bits(bits: Any, b: Any, codes: Any) -> None:
-    for i in range(32):
-        if bits & u32(u32(1) << u32(i)):
-            codes[b, i] |= 16
-
-
-@kernel
-def scales_at_the_start(blocks: Any, scales: Any, _minima: Any) -> None:
-    """Unpack the scales of blocks that begin with one; blocks: uint8 [n, any], scales: [n, 1]."""
-    for b in range(blocks.shape[0]):
-        scales[b, 0] = half_at(blocks, b, 0)
-
-
-@kernel
-def scales_and_minima_at_the_start(blocks: Any, scales: Any, minima: Any) -> None:
-    """The same of blocks in which a number that is added comes next; minima: [n, 1]."""
-    for b in range(blocks.shape[0]):
-        scales[b, 0] = half_at(blocks, b, 0)
-        minima[b, 0] = -half_at(blocks, b, 2)
-
-
-@kernel
-def _codes_of_q4_0(blocks: Any, codes: Any) -> None:
-    for b in range(blocks.shape[0]):
-        copy_nibbles(blocks, b, 2, codes)
-
-
-@kernel
-def _codes_of_q4_1(blocks: Any, codes: Any) -> None:
-    for b in range(blocks.shape[0]):
-        copy_nibbles(blocks, b, 4, codes)
-
-
-@kernel
-def _codes_of_q5_0(blocks: Any, codes: Any) -> None:
-    for b in range(blocks.shape[0]):
-        copy_nibbles(blocks, b, 6, codes)
-        _add_fifth_bits(u32_at(blocks, b, 2), b, codes)
-
-
-@kernel
-def _codes_of_q5_1(blocks: Any, codes: Any) -> None:
-    for b in range(blocks.shape[0]):
-        copy_nibbles(blocks, b, 8, codes)
-        _add_fifth_bits(u32_at(blocks, b, 4), b, codes)
-
-
-@kernel
-def _codes_of_q8_0(blocks: Any, codes: Any) -> None:
-    for b in range(blocks.shape[0]):
-        for i in range(32):
-            codes[b, i] = blocks[b, 2 + i] ^ 128  # int8 + 128
-
-
-@kernel
-def _codes_of_q8_1(blocks: Any, codes: Any) -> None:
-    for b in range(blocks.shape[0]):
-        for i in range(32):
-            codes[b, i] = blocks[b, 4 + i] ^ 128
-
-
-@kernel
-def _codes_of_q1_0(blocks: Any, codes: Any) -> None:
-    for b in range(blocks.shape[0]):
-        for group in range(4):
-            bits = u32_at(blocks, b, 2 + 4 * group)
-            for i in range(32):
-                codes[b, 32 * group + i] = u32(bits >> u32(i)) & u32(1)
-
-
-@kernel
-def _codes_of_q2_0(blocks: Any, codes: Any) -> None:
-    for b in range(blocks.shape[0]):
-        for group in range(4):
-            packed = u32_at(blocks, b, 2 + 4 * group)
-            for i in range(16):
-                codes[b, 16 * group + i] = u32(packed >> u32(2 * i)) & u32(3)
-
-
-def _layout(
-    levels: NDArray[np.float32], weights: int, unpack_codes: UnpackCodes, *fields: BlockField
-) -> BlockLayout:
-    """Return the layout of blocks that begin with their scale, and perhaps with a minimum."""
-    minimum = fields[0] is _MINIMUM
-    unpack_scales = scales_and_minima_at_the_start if minimum else scales_at_the_start
-    return BlockLayout(levels, weights, (_SCALE, *fields), unpack_codes, unpack_scales, minimum)
-
-
-_HALVES = "weights 0-15 in the low halves, 16-31 in high"
-_LOW_BITS = "low four bits, halves as in Q4_0"
-_FIFTH_BITS = "highest bit of each code, weight 0 lowest"
-_SUM = "scale times the sum of the codes, for dot products"
-_SIGNS = "set: plus the scale, clear: minus the scale"
-
-LAYOUTS = {
-    "Q4_0": _layout(
-        integers(-8, 7), 32, _codes_of_q4_0, BlockField("qs", 2, 16, "4-bit codes", _HALVES)
+TYPES: Final = {
+    "Q4_0": _type(integers(-8, 7), 32, (_nibbles(2),), _NIBBLES),
+    "Q4_1": _type(integers(0, 15), 32, (_nibbles(4),), _MINIMUM, _NIBBLES),
+    "Q5_0": _type(
+        *(integers(-16, 15), 32, (_nibbles(6), packed(2, 32, 1, 4)), _FIFTH_BITS, _LOW_BITS)
     ),
-    "Q4_1": _layout(
-        integers(0, 15),
-        32,
-        _codes_of_q4_1,
-        _MINIMUM,
-        BlockField("qs", 4, 16, "4-bit codes", _HALVES),
+    "Q5_1": _type(
+        *(integers(0, 31), 32, (_nibbles(8), packed(4, 32, 1, 4))),
+        *(_MINIMUM, _FIFTH_BITS, _LOW_BITS),
     ),
-    "Q5_0": _layout(
-        integers(-16, 15),
-        32,
-        _codes_of_q5_0,
-        BlockField("qh", 2, 4, "1-bit codes", _FIFTH_BITS),
-        BlockField("qs", 6, 16, "4-bit codes", _LOW_BITS),
-    ),
-    "Q5_1": _layout(
-        integers(0, 31),
-        32,
-        _codes_of_q5_1,
-        _MINIMUM,
-        BlockField("qh", 4, 4, "1-bit codes", _FIFTH_BITS),
-        BlockField("qs", 8, 16, "4-bit codes", _LOW_BITS),
-    ),
-    "Q8_0": _layout(
-        integers(-128, 127),
-        32,
-        _codes_of_q8_0,
-        BlockField("qs", 2, 32, "i8", "one code for each weight"),
-    ),
-    "Q8_1": _layout(
-        integers(-128, 127),
-        32,
-        _codes_of_q8_1,
-        BlockField("s", 2, 2, "f16", _SUM),
-        BlockField("qs", 4, 32, "i8", "one code for each weight"),
-    ),
-    "Q1_0": _layout(
-        np.array([-1, 1], np.float32),
-        128,
-        _codes_of_q1_0,
-        BlockField("qs", 2, 16, "1-bit codes", _SIGNS),
-    ),
-    "Q2_0": _layout(
-        integers(-1, 2),
-        64,
-        _codes_of_q2_0,
-        BlockField("qs", 2, 16, "2-bit codes", "four consecutive weights in each byte"),
-    ),
+    "Q8_0": _type(integers(-128, 127), 32, (packed(2, 32, 8),), _BYTES),
+    "Q8_1": _type(integers(-128, 127), 32, (packed(4, 32, 8),), _SUM, _BYTES),
+    "Q1_0": _type(np.array([-1, 1], np.float32), 128, (packed(2, 128, 1),), _SIGNS),
+    "Q2_0": _type(integers(-1, 2), 64, (packed(2, 64, 2),), _PAIRS),
 }
 
 

@@ -36,7 +36,6 @@ from explorer.quantization.jit import (
     u8,
     u32,
 )
-from explorer.quantization.legacy import copy_nibbles
 from explorer.quantization.registry import BlockField, BlockLayout
 from explorer.quantization.scale_search import clamped, largest, load
 
@@ -114,7 +113,9 @@ _LEVELS = np.array(
 @kernel
 def _codes_of_mxfp4(blocks: Any, codes: Any) -> None:
     for b in range(blocks.shape[0]):
-        copy_nibbles(blocks, b, 1, codes)
+        for i in range(16):
+            codes[b, i] = blocks[b, 1 + i] & 15
+            codes[b, 16 + i] = blocks[b, 1 + i] >> 4
 
 
 @kernel

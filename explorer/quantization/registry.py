@@ -1,12 +1,12 @@
 """Which module decodes, unpacks and encodes which tensor type; what kernels take and give.
 
-Each family of types has one module with its layout, decoder and unpacking of codes and scales; a
-long encoder has a module beside it. A module is imported when one of its types is first used:
-opening and listing a model must not load Numba.
+Each family of types has one module that says as rows of `TYPES` how its blocks store codes and
+scales (`bits.BitType`), of which `bit_kernels` makes the kernels; plain numbers and FP4 have
+kernels of their own. A long encoder has a module beside it. A module is imported when one of its
+types is first used: opening and listing a model must not load Numba.
 
-To add a type: a row in `types.py`, a kernel in its family's module, its name in `FAMILIES`; if
-it is quantized, its layout in the same module; and an encoder, or in `WITHOUT_ENCODER` a reason
-for having none.
+To add a type: a row in `types.py`, one in its family's module, its name in `FAMILIES`; and an
+encoder, or in `WITHOUT_ENCODER` a reason for having none.
 """
 
 from __future__ import annotations
@@ -151,6 +151,20 @@ def _module(name: str) -> Any:
     return import_module(f"explorer.quantization.{name}")
 
 
+def _row(type_name: str) -> Any:
+    """Return the `bits.BitType` of a tensor type; None if it has kernels of its own."""
+    return getattr(_module(family(type_name)), "TYPES", {}).get(type_name)
+
+
+@cache
+def decoder_kernel(type_name: str) -> Any:
+    """Return a decoder that checks nothing; it is compiled when it is first called."""
+    row = _row(type_name)
+    if row is not None:
+        return _module("bit_kernels").decoder_of(type_name, row)
+    return _module(family(type_name)).DECODERS[type_name]
+
+
 @cache
 def decoder(type_name: str) -> Decoder:
     """Return the decoder of a tensor type, importing its family on first use.
@@ -161,8 +175,7 @@ def decoder(type_name: str) -> Decoder:
     Raises:
         KeyError: There is none; see `has_decoder`.
     """
-    kernel: Decoder = _module(family(type_name)).DECODERS[type_name]
-    kind = TENSOR_TYPES[type_name]
+    kernel, kind = decoder_kernel(type_name), TENSOR_TYPES[type_name]
 
     def decode(blocks: Blocks, out: Weights) -> None:
         count = len(blocks)
@@ -187,7 +200,7 @@ def decoder_address(type_name: str) -> int | None:
         return 0
     if PIECE % TENSOR_TYPES[type_name].block_weights:
         return None
-    found: int | None = _module("jit").address_of(_module(family(type_name)).DECODERS[type_name])
+    found: int | None = _module("jit").address_of(decoder_kernel(type_name))
     return found
 
 
@@ -344,7 +357,7 @@ def encoder(type_name: str) -> Encoder:
     return encode
 
 
-# Layouts: every family's module holds ``LAYOUTS``, a mapping of type names to `BlockLayout`. A test
+# Layouts: of a row of ``TYPES``, or ``LAYOUTS`` of the family's module, by type names. A test
 # checks for all types that codes and scales make the weights that the decoder gives.
 
 
@@ -439,7 +452,12 @@ def block_layout(type_name: str) -> BlockLayout:
     """
     if not has_block_layout(type_name):
         raise KeyError(type_name)
-    return _checked(_module(family(type_name)).LAYOUTS[type_name], TENSOR_TYPES[type_name])
+    row = _row(type_name)
+    if row is not None:
+        layout = _module("bit_kernels").layout_of(type_name, row)
+    else:
+        layout = _module(family(type_name)).LAYOUTS[type_name]
+    return _checked(layout, TENSOR_TYPES[type_name])
 
 
 def _checked(parts: BlockLayout, kind: TensorType) -> BlockLayout:

@@ -18,114 +18,35 @@ Source: `docs/gguf.md`, section 8; ggml/src/ggml-quants.c, `dequantize_row_tq1_0
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-from explorer.quantization.jit import f32, half_at, i32, inlined, kernel, set_half, u8, u32
-from explorer.quantization.k_quants import copy_pairs_of_bits
-from explorer.quantization.registry import BlockField, BlockLayout, integers
+import numpy as np
+
+from explorer.quantization.bits import Bits, BitType, Field, plane
+from explorer.quantization.jit import i32, inlined, kernel, set_half, u8, u32
+from explorer.quantization.registry import integers
 from explorer.quantization.scale_search import away_from_zero, inverse, largest, load
 
+_D: Final = Field("d", 2, "f16", "scale of all weights")
+# Runs of weights with one digit each of consecutive bytes: weights, first byte, bytes.
+_RUNS: Final = ((160, 0, 32), (80, 32, 16), (16, 48, 4))
+_BYTE: Final = np.concatenate([at + np.arange(count) % run for count, at, run in _RUNS])
+_DIGIT: Final = np.concatenate([np.arange(count) // run for count, _at, run in _RUNS])
 
-@inlined
-def base_3_digit(byte: Any, power: Any) -> Any:
-    """Return a digit of a TQ1_0 byte, 0 to 2; `power` is 3 to the digit's number, a uint32."""
-    return u32(u32(u32(byte) * power) & u32(255)) * u32(3) >> u32(8)
-
-
-@inlined
-def _ternary(byte: Any, power: Any) -> Any:
-    return f32(i32(i32(base_3_digit(byte, power)) - i32(1)))
-
-
-@kernel
-def _decode_tq1_0(blocks: Any, out: Any) -> None:
-    for b in range(blocks.shape[0]):
-        d = half_at(blocks, b, 52)
-        power = u32(1)
-        for n in range(5):
-            for i in range(32):
-                out[b, 32 * n + i] = _ternary(blocks[b, i], power) * d
-            for i in range(16):
-                out[b, 160 + 16 * n + i] = _ternary(blocks[b, 32 + i], power) * d
-            power = u32(power * u32(3))
-        power = u32(1)
-        for n in range(4):
-            for i in range(4):
-                out[b, 240 + 4 * n + i] = _ternary(blocks[b, 48 + i], power) * d
-            power = u32(power * u32(3))
-
-
-@kernel
-def _decode_tq2_0(blocks: Any, out: Any) -> None:
-    for b in range(blocks.shape[0]):
-        d = half_at(blocks, b, 64)
-        for half in range(2):
-            for j in range(4):
-                for i in range(32):
-                    code = blocks[b, 32 * half + i] >> 2 * j & 3
-                    out[b, 128 * half + 32 * j + i] = f32(i32(code) - 1) * d
-
-
-DECODERS = {"TQ1_0": _decode_tq1_0, "TQ2_0": _decode_tq2_0}
-
-
-# Codes and scales of ternary blocks.
-
-
-@kernel
-def _codes_of_tq1_0(blocks: Any, codes: Any) -> None:
-    for b in range(blocks.shape[0]):
-        power = u32(1)
-        for n in range(5):
-            for i in range(32):
-                codes[b, 32 * n + i] = base_3_digit(blocks[b, i], power)
-            for i in range(16):
-                codes[b, 160 + 16 * n + i] = base_3_digit(blocks[b, 32 + i], power)
-            if n < 4:
-                for i in range(4):
-                    codes[b, 240 + 4 * n + i] = base_3_digit(blocks[b, 48 + i], power)
-            power = u32(power * u32(3))
-
-
-@kernel
-def _scales_of_tq1_0(blocks: Any, scales: Any, _minima: Any) -> None:
-    for b in range(blocks.shape[0]):
-        scales[b, 0] = half_at(blocks, b, 52)
-
-
-@kernel
-def _codes_of_tq2_0(blocks: Any, codes: Any) -> None:
-    for b in range(blocks.shape[0]):
-        copy_pairs_of_bits(blocks, b, 0, codes)
-
-
-@kernel
-def _scales_of_tq2_0(blocks: Any, scales: Any, _minima: Any) -> None:
-    for b in range(blocks.shape[0]):
-        scales[b, 0] = half_at(blocks, b, 64)
-
-
-LAYOUTS = {
-    "TQ1_0": BlockLayout(
-        levels=integers(-1, 1),
-        weights_per_scale=256,
-        fields=(
-            BlockField("qs", 0, 48, "base-3 digits", "five weights in each byte, 0-239"),
-            BlockField("qh", 48, 4, "base-3 digits", "four weights in each byte, 240-255"),
-            BlockField("d", 52, 2, "f16", "scale of all weights"),
+TYPES: Final = {
+    "TQ1_0": BitType(
+        (
+            Field("qs", 48, "base-3 digits", "five weights in each byte, 0-239"),
+            *(Field("qh", 4, "base-3 digits", "four weights in each byte, 240-255"), _D),
         ),
-        unpack_codes=_codes_of_tq1_0,
-        unpack_scales=_scales_of_tq1_0,
+        *((Bits(8 * _BYTE, 255),), integers(-1, 1), 256),
+        d_at=52,
+        powers=3**_DIGIT,
     ),
-    "TQ2_0": BlockLayout(
-        levels=integers(-1, 2),
-        weights_per_scale=256,
-        fields=(
-            BlockField("qs", 0, 64, "2-bit codes", "byte l of a half: weights l, l+32, l+64, l+96"),
-            BlockField("d", 64, 2, "f16", "scale of all weights"),
-        ),
-        unpack_codes=_codes_of_tq2_0,
-        unpack_scales=_scales_of_tq2_0,
+    "TQ2_0": BitType(
+        (Field("qs", 64, "2-bit codes", "byte l of a half: weights l, l+32, l+64, l+96"), _D),
+        *((plane(0, 2, 32),), integers(-1, 2), 256),
+        d_at=64,
     ),
 }
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from explorer.errors import ExplorerError
 from explorer.quantization import QuantizationError, dequantize
-from explorer.quantization.legacy import DECODERS
+from explorer.quantization.registry import decoder_kernel
 
 _ROOT = Path(__file__).parents[2]
 _ONE = b"\0\x3c"  # the half float 1.0
@@ -55,7 +55,7 @@ def test_any_buffer_of_bytes(give: Any) -> None:
 def test_one_kernel_serves_writable_and_read_only_buffers() -> None:
     for raw in (_blocks(1), _blocks(1).tobytes()):
         dequantize(raw, "Q8_0")
-    assert len(DECODERS["Q8_0"].signatures) == 1
+    assert len(decoder_kernel("Q8_0").signatures) == 1
 
 
 @pytest.mark.parametrize("raw", [b"", np.empty((0, 34), np.uint8), np.empty(0, np.uint8)])
@@ -127,7 +127,7 @@ try:
 except quantization.QuantizationError:
     assert "numba" not in sys.modules
 quantization.dequantize(bytes(34), "Q8_0")
-kernel = sys.modules["explorer.quantization.legacy"].DECODERS["Q8_0"]
+kernel = explorer.quantization.registry.decoder_kernel("Q8_0")
 assert len(kernel.signatures) == 1
 quantization.dequantize(bytearray(34), "Q8_0")
 assert len(kernel.signatures) == 1

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from explorer.paths import resource
 from explorer.quantization import TENSOR_TYPES, QuantizationError, dequantize
-from explorer.quantization.grids import Grid, kernel_grid, stored_grid
-from explorer.quantization.iq import SIGNS_OF_CODE
+from explorer.quantization.bit_kernels import decoder_of
+from explorer.quantization.grids import Grid, stored_grid
+from explorer.quantization.iq import TYPES
 from explorer.quantization.jit import _float32_of_half_portable, float32_of_half, kernel
 from explorer.quantization.registry import (
     WITHOUT_DECODER,
@@ -273,23 +274,16 @@ def test_code_grids(grid: Grid) -> None:
     peer: Any = getattr(gguf.quants, name)
     peer.init_grid()
     assert np.array_equal(rows, peer.grid.reshape(shape))
-    read_by_kernels = kernel_grid(grid)
-    assert read_by_kernels.shape in {shape, shape[:1]}
-    assert not read_by_kernels.flags.writeable
 
 
 def test_threads_share_kernels_and_grids() -> None:
-    kernel_grid.cache_clear()
+    kernel = decoder_of("IQ2_S", TYPES["IQ2_S"])  # one that is not compiled yet
     with np.load(_DATA / "decoders_golden.npz", allow_pickle=False) as golden:
         blocks, weights = golden["IQ2_S.blocks"], golden["IQ2_S.weights"]
     with ThreadPoolExecutor(4) as pool:
-        for ours in pool.map(lambda _: dequantize(blocks, "IQ2_S"), range(16)):
-            assert_same_bits(ours, weights)
-
-
-def test_sign_codes_have_an_even_number_of_minus_signs() -> None:
-    assert np.array_equal(SIGNS_OF_CODE & 127, np.arange(128))
-    assert not (np.bitwise_count(SIGNS_OF_CODE) & 1).any()
+        outs = [np.empty((len(blocks), 256), np.float32) for _ in range(16)]
+        for out, _ in zip(outs, pool.map(lambda out: kernel(blocks, out), outs), strict=True):
+            assert_same_bits(out.reshape(weights.shape), weights)
 
 
 def test_the_grids_carry_their_licence() -> None:
@@ -299,8 +293,9 @@ def test_the_grids_carry_their_licence() -> None:
 
 def test_importing_the_family_reads_no_grid() -> None:
     program = (
-        "import explorer.quantization.iq as family\n"
-        "assert family.kernel_grid.cache_info().currsize == 0\n"
+        "import explorer.quantization.iq\n"
+        "from explorer.quantization.bits import grid_codes\n"
+        "assert grid_codes.cache_info().currsize == 0\n"
     )
     result = subprocess.run(
         [sys.executable, "-c", program], check=False, cwd=_ROOT, capture_output=True, text=True

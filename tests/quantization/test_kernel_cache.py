@@ -181,7 +181,9 @@ def _run(before: str, **environment: str) -> None:
 
 def test_kernels_are_kept_there_even_if_numba_was_imported_before(tmp_path: Path) -> None:
     _run("import numba\n", GGUF_EXPLORER_CACHE=str(tmp_path))
-    assert list(tmp_path.glob("kernels-*/explorer.quantization.legacy._decode_q8_0-*.nbc"))
+    assert list(
+        tmp_path.glob("kernels-*/explorer.quantization.bit_kernels.Q8_0._write_weights-*.nbc")
+    )
 
 
 def test_where_nothing_can_be_written_kernels_are_compiled_for_the_process(tmp_path: Path) -> None:
@@ -230,7 +232,7 @@ def test_damaged_machine_code_is_never_run(
     tmp_path: Path, kept: Path, damage: Callable[[Path, Path], None]
 ) -> None:
     shutil.copytree(kept, tmp_path, dirs_exist_ok=True)
-    (file,) = tmp_path.rglob("*.legacy._decode_q8_0-*.nbc")
+    (file,) = tmp_path.rglob("*.Q8_0._write_weights-*.nbc")
     other = next(path for path in tmp_path.rglob("*.nbc") if path != file)
     before = file.read_bytes()
     damage(file, other)
@@ -244,7 +246,7 @@ def test_foreign_code_with_a_right_digest_costs_the_cache_and_not_the_call(
     tmp_path: Path, kept: Path
 ) -> None:
     shutil.copytree(kept, tmp_path, dirs_exist_ok=True)
-    (file,) = tmp_path.rglob("*.legacy._decode_q8_0-*.nbc")
+    (file,) = tmp_path.rglob("*.Q8_0._write_weights-*.nbc")
     for foreign in (pickle.dumps((1, 2)), pickle.dumps("text"), b"no pickle"):
         file.write_bytes(foreign + seal(file, foreign))
         _run("", GGUF_EXPLORER_CACHE=str(tmp_path))
