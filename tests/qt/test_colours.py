@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, product
 
 import pytest
 from PySide6.QtCore import QPoint, QRect, Qt
@@ -52,16 +52,22 @@ _TEXTS = (
 _VISIONS = (None, *MACHADO)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", params=_SCHEMES)
+def scheme(qapp: QApplication, request: pytest.FixtureRequest) -> Iterator[Scheme]:
+    """Each scheme, for all tests that ask; the application gets its own colours back."""
+    apply_scheme(request.param)
+    yield request.param
+    apply_scheme(Scheme.SYSTEM)
+
+
+@pytest.fixture
 def own_colours(qapp: QApplication) -> Iterator[None]:
     """Give the application its colours back."""
     yield
     apply_scheme(Scheme.SYSTEM)
 
 
-@pytest.mark.parametrize("scheme", _SCHEMES)
 def test_texts_read_well(scheme: Scheme) -> None:
-    apply_scheme(scheme)
     palette = QApplication.palette()
     least = 7.0 if scheme is Scheme.CONTRAST else 4.5  # WCAG 2.2, 1.4.6 and 1.4.3
     for group in (QPalette.ColorGroup.Active, QPalette.ColorGroup.Inactive):
@@ -72,25 +78,23 @@ def test_texts_read_well(scheme: Scheme) -> None:
         assert contrast(warning_colour(palette), palette.color(ground)) >= least
 
 
-@pytest.mark.parametrize("scheme", _SCHEMES)
-def test_what_cannot_be_used_now_can_be_read_too(scheme: Scheme) -> None:
-    apply_scheme(scheme)
+@pytest.mark.usefixtures("scheme")
+def test_what_cannot_be_used_now_can_be_read_too() -> None:
     palette, off = QApplication.palette(), QPalette.ColorGroup.Disabled
     for text, ground in ((_ROLE.Text, _ROLE.Base), (_ROLE.ButtonText, _ROLE.Button)):
         assert contrast(palette.color(off, text), palette.color(ground)) >= 4.5
         assert palette.color(off, text) != palette.color(text)
 
 
-@pytest.mark.parametrize("scheme", _SCHEMES)
-def test_selection_and_focus_are_seen(scheme: Scheme) -> None:
-    apply_scheme(scheme)
+@pytest.mark.usefixtures("scheme")
+def test_selection_and_focus_are_seen() -> None:
     palette = QApplication.palette()
     for ground in (_ROLE.Base, _ROLE.Window):
         assert contrast(palette.color(_ROLE.Highlight), palette.color(ground)) >= 3.0  # 1.4.11
 
 
+@pytest.mark.usefixtures("scheme")
 def test_buttons_of_dialogs_have_no_icons_in_another_style(qtbot: QtBot) -> None:
-    apply_scheme(Scheme.LIGHT)
     buttons = QDialogButtonBox.StandardButton
     box = QDialogButtonBox(buttons.Open | buttons.Save | buttons.Cancel)
     qtbot.addWidget(box)
@@ -98,6 +102,7 @@ def test_buttons_of_dialogs_have_no_icons_in_another_style(qtbot: QtBot) -> None
     assert all(button.icon().isNull() for button in box.buttons())
 
 
+@pytest.mark.usefixtures("own_colours")
 @pytest.mark.parametrize("kind", [QPushButton, QLineEdit])
 def test_in_high_contrast_controls_have_edges_and_a_focus(
     qtbot: QtBot, kind: type[QPushButton | QLineEdit]
@@ -129,27 +134,23 @@ def test_in_high_contrast_controls_have_edges_and_a_focus(
     assert max(contrast(colour, ground) for colour in focused) >= 3.0
 
 
-@pytest.mark.parametrize("scheme", _SCHEMES)
-def test_axes_of_plots_read_well(scheme: Scheme) -> None:
-    apply_scheme(scheme)
+@pytest.mark.usefixtures("scheme")
+def test_axes_of_plots_read_well() -> None:
     colours = PlotColours.of_palette(QApplication.palette())
     assert contrast(colours.text, colours.background) >= 7.0
     assert contrast(colours.accent, colours.background) >= 3.0
     assert contrast(blended(colours.grid, colours.background), colours.background) >= 1.5
 
 
-@pytest.mark.parametrize("scheme", _SCHEMES)
-def test_series_are_seen_on_every_ground_and_are_not_the_accent(scheme: Scheme) -> None:
-    apply_scheme(scheme)
+@pytest.mark.usefixtures("scheme")
+def test_series_are_seen_on_every_ground_and_are_not_the_accent() -> None:
     ink = ink_of(QApplication.palette())
     for ground in (ink.ground, ink.surface):
         assert min(contrast(QColor(name), QColor(ground)) for name in SERIES) >= 3.0
     assert min(difference(QColor(name), QColor(ink.accent)) for name in SERIES) >= 30
 
 
-@pytest.mark.parametrize("scheme", _SCHEMES)
 def test_every_colour_of_a_scheme_is_seen_on_what_it_stands_on(scheme: Scheme) -> None:
-    apply_scheme(scheme)
     ink = ink_of(QApplication.palette())
     text = 7.0 if scheme is Scheme.CONTRAST else 4.5  # WCAG 2.2, 1.4.6 and 1.4.3
     grounds = (ink.ground, ink.surface, ink.stripe, ink.raised)
@@ -185,15 +186,18 @@ def _seen(part: QWidget) -> tuple[QColor, list[QColor]]:
     return QColor(counts.most_common(1)[0][0]), [QColor(each) for each in counts]
 
 
-@pytest.mark.parametrize("scheme", _SCHEMES)
-def test_rail_pages_chips_and_tiles_of_the_window_read_well(
-    window: MainWindow, scheme: Scheme
-) -> None:
-    apply_scheme(scheme)
+@pytest.mark.usefixtures("own_colours")
+def test_rail_pages_chips_and_tiles_of_the_window_read_well(window: MainWindow) -> None:
     window.showNormal()
     window.resize(1280, 800)
     window.panels.show_page("overview")
-    QApplication.processEvents()
+    for scheme in _SCHEMES:
+        apply_scheme(scheme)
+        QApplication.processEvents()
+        _assert_window_reads_well(window)
+
+
+def _assert_window_reads_well(window: MainWindow) -> None:
     rail, pages = window.shell.rail, window.shell.head.pages
     parts = [rail, pages, window.top.search, window.top.open, window.bottom.machine]
     parts += [each for each in window.findChildren(Chip) if each.isVisible()]
@@ -215,20 +219,22 @@ def test_rail_pages_chips_and_tiles_of_the_window_read_well(
         assert sum(each == accent for each in cells) >= 60, bar
 
 
-@pytest.mark.parametrize("scheme", _SCHEMES)
-def test_the_focus_of_the_rail_is_seen(qtbot: QtBot, window: MainWindow, scheme: Scheme) -> None:
-    apply_scheme(scheme)
+@pytest.mark.usefixtures("own_colours")
+def test_the_focus_of_the_rail_is_seen(qtbot: QtBot, window: MainWindow) -> None:
     rail = window.shell.rail
-    window.setFocus()
-    before = _picture(rail)
-    rail.setFocus()
-    qtbot.waitUntil(rail.hasFocus)
-    after, area = _picture(rail), rail.tabRect(rail.currentIndex())
-    line = [
-        contrast(after.pixelColor(x, area.center().y()), before.pixelColor(x, area.center().y()))
-        for x in range(area.left(), area.right())
-    ]
-    assert max(line) >= 3.0
+    for scheme in _SCHEMES:
+        apply_scheme(scheme)
+        window.setFocus()
+        before = _picture(rail)
+        rail.setFocus()
+        qtbot.waitUntil(rail.hasFocus)
+        after, area = _picture(rail), rail.tabRect(rail.currentIndex())
+        y = area.center().y()
+        line = [
+            contrast(after.pixelColor(x, y), before.pixelColor(x, y))
+            for x in range(area.left(), area.right())
+        ]
+        assert max(line) >= 3.0, scheme
 
 
 @pytest.mark.parametrize("vision", _VISIONS)
@@ -264,14 +270,11 @@ def test_text_on_a_type_reads_well(name: str) -> None:
     assert contrast(painting.text_on(QColor(name)), QColor(name)) >= 4.5
 
 
-@pytest.mark.parametrize("scheme", _SCHEMES)
+@pytest.mark.usefixtures("scheme")
 @pytest.mark.parametrize(
     "make", [QPushButton, QLineEdit, QComboBox, QSpinBox, QCheckBox, QRadioButton, QSlider]
 )
-def test_edges_of_controls_are_seen(
-    qtbot: QtBot, scheme: Scheme, make: Callable[[QWidget], QWidget]
-) -> None:
-    apply_scheme(scheme)
+def test_edges_of_controls_are_seen(qtbot: QtBot, make: Callable[[QWidget], QWidget]) -> None:
     window = QWidget()
     qtbot.addWidget(window)
     control = make(window)
@@ -287,17 +290,17 @@ def test_edges_of_controls_are_seen(
     assert len(edge) >= 20
 
 
-@pytest.mark.parametrize("scheme", _SCHEMES)
+@pytest.mark.usefixtures("own_colours")
 def test_what_keys_act_on_in_a_list_is_seen_on_the_selection(
-    scheme: Scheme, qtbot: QtBot, window: MainWindow
+    qtbot: QtBot, window: MainWindow
 ) -> None:
-    apply_scheme(scheme)
     window.showNormal()
     window.resize(1280, 800)  # a narrow one hides the tree
     window.panels.setCurrentWidget(window.panels.tensors)
     tree, panel = window.open_models.tree, window.panels.tensors.widget
     panel.table.selectRow(2)
-    for view in (tree, panel.table):
+    for scheme, view in product(_SCHEMES, (tree, panel.table)):
+        apply_scheme(scheme)
         area = view.visualRect(view.currentIndex())
         assert view.selectionModel().isSelected(view.currentIndex())
         pictures = []
@@ -313,4 +316,4 @@ def test_what_keys_act_on_in_a_list_is_seen_on_the_selection(
             if seen.pixel(x, y) != unseen.pixel(x, y)
         ]
         assert len(changed) > area.width()
-        assert min(changed) >= 3
+        assert min(changed) >= 3, scheme
