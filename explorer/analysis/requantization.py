@@ -1,8 +1,7 @@
 """Errors and size of a tensor in other types. Nothing is written.
 
-Each type has a walk of its own: weights are decoded, rounded, decoded again and compared, a run at
-a time, so that memory is bounded whatever the tensor's size and however many types are asked for.
-Decoding again for each type costs a tenth of the quickest rounding.
+Weights are decoded, rounded, decoded again and compared, a run at a time, so that memory is bounded
+whatever the tensor's size. They are read once for all types that round the same runs.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from explorer.analysis.errors.metrics import ErrorMetrics
 from explorer.analysis.importance import checked_importance
 from explorer.analysis.matching.views import TensorView
-from explorer.analysis.what_if import TensorSet, measure_set
+from explorer.analysis.what_if import Task, TaskErrors, TensorSet
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights import check_decodable
 from explorer.parallel import Check, never
@@ -52,7 +51,7 @@ def requantize(  # noqa: PLR0913 - all but the first two have a default
     cancel: Check | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> Iterator[Requantized]:
-    """Yield errors and size of a tensor in each type, as they are known.
+    """Yield errors and size of a tensor in each type, once those of all are known.
 
     Args:
         tensor: The tensor. Errors are against its weights as they are; if it is quantized already,
@@ -74,23 +73,21 @@ def requantize(  # noqa: PLR0913 - all but the first two have a default
     alone = TensorSet((), TensorView.of(tensor), weighed=weighing is not None)
     kinds = [alone.kind(name, tensor.shape) for name in type_names]
 
+    problems = {name: alone.problem(name) for name in type_names}
+
     def each() -> Iterator[Requantized]:
-        for number, (name, kind) in enumerate(zip(type_names, kinds, strict=True)):
-            before = number * tensor.parameters
-
-            def report(done: int, before: int = before) -> None:
-                if progress is not None:
-                    progress(before + done)
-
-            problem = alone.problem(name)
-            if problem is not None:
+        tasks = [Task(alone, name) for name, problem in problems.items() if problem is None]
+        measure = TaskErrors(importance=lambda _set: weighing).measure
+        measured = measure(tasks, workers, check=cancel or never, progress=progress)
+        found = {task.type_name: row for task, row in measured}
+        for name, kind in zip(type_names, kinds, strict=True):
+            if (problem := problems[name]) is not None:
                 yield Requantized(name, None, None, None, problem=problem)
-            else:
-                found = measure_set(
-                    *(alone, name, weighing, workers), check=cancel or never, progress=report
-                )
-                nbytes, bits = kind.nbytes_of(tensor.shape), kind.bits_per_weight
-                yield Requantized(name, nbytes, bits, found.metrics, found.saturated)
-            report(tensor.parameters)
+                continue
+            row, size = found[name], (kind.nbytes_of(tensor.shape), kind.bits_per_weight)
+            if row.errors is None:
+                assert row.error is not None
+                raise row.error
+            yield Requantized(name, *size, row.errors.metrics, row.errors.saturated)
 
     return each()

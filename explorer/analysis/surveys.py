@@ -30,7 +30,6 @@ _HUGE: Final = 1 << 27  # weights, which take a thread a quarter of a second
 _WAITING: Final = 256  # results that may wait for one before theirs, some KiB each
 _STATISTICS_WALKS: Final = 2
 _MOST_OTHERS: Final = 3000
-_MOST_READERS: Final = 24  # of candidates at once, of all threads: 6.5 MiB each
 
 
 def map_tensors(  # noqa: PLR0913 - the last two have a default
@@ -290,7 +289,7 @@ def run_errors(
         weights = [asked[place].cached.importance(number) for place, number in keys]
         return measure_pairs(pairs, weights, workers, check, progress, pictures=pictures)
 
-    groups = _of_one_reference(asked, max(2, _MOST_READERS // workers))
+    groups = _of_one_reference(asked, workers)
     sizes = [asked[place].pairs[number].parameters for (place, number), *_ in groups]
     known = [one.cached for one in asked]
     for (place, number), errors, error in _measure_missing(
@@ -299,13 +298,14 @@ def run_errors(
         yield place, PairRow(number, asked[place].pairs[number], errors, error)
 
 
-def _of_one_reference(asked: Sequence[PairsToMeasure], most: int) -> list[list[_Key]]:
-    """Return the wanted pairs, those of one reference together, at most so many of them."""
+def _of_one_reference(asked: Sequence[PairsToMeasure], workers: int) -> list[list[_Key]]:
+    """Return the wanted pairs, those of one reference together, as many as memory has room for."""
     groups: dict[Hashable, list[_Key]] = {}
     for place, one in enumerate(asked):
         seen: Counter[Hashable] = Counter()
         for number in one.numbers:
-            key = one.pairs[number].reference_key
+            pair = one.pairs[number]
+            key, most = pair.reference_key, max(2, pair.most_readers // workers)
             groups.setdefault((key, seen[key], place // most), []).append((place, number))
             seen[key] += 1
     return list(groups.values())

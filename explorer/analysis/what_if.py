@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from math import isnan
 from typing import Final
 
 from explorer.analysis.errors.metrics import ErrorMetrics, RunningErrors, WeightedErrors
 from explorer.analysis.errors.pairs import MatchedPair, PairErrors, RoundedPair, WeightsPair
-from explorer.analysis.errors.pictures import measure_pairs
 from explorer.analysis.matching.pairing import Match, Matching
 from explorer.analysis.matching.views import TensorView
 from explorer.analysis.recipes.rules import CURRENT
 from explorer.analysis.recipes.tensors import RecipeModel
 from explorer.analysis.rounding import rounded_type, rounding_problem, shape_problem
 from explorer.analysis.survey_cache import CachedErrors, SurveyCache
-from explorer.errors import ExplorerError
+from explorer.analysis.surveys import PairRow, PairsToMeasure, run_errors
 from explorer.formats.model import Model
 from explorer.formats.tensors import Shape, rows_by_name
 from explorer.formats.weights import Values
@@ -33,12 +33,15 @@ from explorer.quantization.registry import uses_importance
 PRESENT: Final = ""
 """Stands for the type that the file has: weights are left as they are."""
 
+_UNCHANGED: Final = "F32"
+"""What weights that are left as they are, and are compared with themselves, are rounded to."""
+
 _COSTS: Final = {
     **{"IQ3_XXS": 100, "IQ2_XS": 100, "IQ2_XXS": 65, "IQ3_S": 60, "IQ1_S": 60, "IQ1_M": 60},
     "IQ2_S": 45,
     **{"Q3_K": 15, "Q5_K": 15, "IQ4_XS": 15, "Q2_K": 13, "IQ4_NL": 12, "Q4_K": 5, "Q6_K": 3},
 }
-"""Time to round a weight, relative to the quick types; measured, for progress."""
+"""Time to round a weight, relative to the quick types; measured."""
 
 
 @dataclass(frozen=True)
@@ -127,63 +130,16 @@ def original_sets(model: Model, rows: Collection[int], matching: Matching) -> li
     return sets
 
 
-def pair_of(tensor_set: TensorSet, type_name: str, importance: Values | None = None) -> WeightsPair:
-    """Return a set and what it would be in a type, or what the file has in its place.
-
-    Args:
-        type_name: A type that the set can have, or `PRESENT` for what the file has.
-        importance: float32 [matrices, columns]; see `importance.checked_importance`.
-    """
-    original = tensor_set.original
-    if type_name == PRESENT:
-        return MatchedPair(Match(original, tensor_set.present or original))
-    used = importance if uses_importance(type_name) else None
-    return RoundedPair(original, type_name, used)
-
-
-def measure_set(  # noqa: PLR0913 - all but the first two have a default
-    tensor_set: TensorSet,
-    type_name: str,
-    importance: Values | None = None,
-    workers: int = 1,
-    *,
-    check: Check = never,
-    progress: Callable[[int], object] | None = None,
-) -> PairErrors:
-    """Return the errors of a set in a type, over all its weights.
-
-    Args:
-        tensor_set, type_name, importance: As of `pair_of`; errors are weighted by importance, too.
-        workers: Threads. The result is the same to the bit for any number.
-        check: Called before every run, in the thread that reads it; raises to stop.
-        progress: Called in the caller's thread with the number of weights done.
-
-    Raises:
-        FormatError: A file is damaged there, or a type's weights cannot be decoded.
-        SourceError: A file changed since it was opened.
-    """
-    pair = pair_of(tensor_set, type_name, importance)
-    # squares by column of all types would take as much room as some models
-    by_column = type_name == PRESENT or not uses_importance(type_name)
-    more = workers, check, progress
-    (found,) = measure_pairs([pair], [importance], *more, by_column=by_column)
-    if not by_column:
-        found.sums.columns = None
-    if type_name == PRESENT and tensor_set.present is None:
-        return replace(found, saturated=None)
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One walk over the weights of a set, which are rounded to a type or, if `PRESENT`, are not."""
+    """Weights of a set that are rounded to a type or, if `PRESENT`, are left as they are."""
 
     tensor_set: TensorSet
     type_name: str
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Key among the walks."""
+        """Key among the tasks."""
         return (self.type_name, *self.tensor_set.key)
 
     @property
@@ -191,9 +147,23 @@ class Task:
         """Expected time, in weights of the quick types."""
         return self.tensor_set.parameters * _COSTS.get(self.type_name, 1)
 
+    def pair(self, importance: Values | None = None) -> WeightsPair:
+        """Return the original, and what it would be or what the file has in its place.
+
+        Args:
+            importance: float32 [matrices, columns]; see `importance.checked_importance`.
+        """
+        one, name = self.tensor_set, self.type_name
+        if name == PRESENT and one.present is not None:
+            return MatchedPair(Match(one.original, one.present))
+        by_importance = uses_importance(name)
+        # squares by column of all types would take as much room as some models
+        used, kept = importance if by_importance else None, not by_importance
+        return RoundedPair(one.original, name or _UNCHANGED, used, keeps_columns=kept)
+
 
 class TaskErrors:
-    """The errors of walks: kept with those that all comparisons of the same models keep.
+    """The errors of tasks: kept with those that all comparisons of the same models keep.
 
     Args:
         model: The model that has the tensors now; None keeps nothing.
@@ -211,61 +181,75 @@ class TaskErrors:
         self._importance = importance
 
     def known(self, tasks: Iterable[Task]) -> dict[tuple[object, ...], PairErrors]:
-        """Return the errors that are kept, by the keys of walks; reads no weight.
+        """Return the errors that are kept, by the keys of tasks; reads no weight.
 
         Raises:
             ExplorerError: What `importance` raises.
         """
-        by_type: dict[str, list[Task]] = {}
-        for task in tasks:
-            by_type.setdefault(task.type_name, []).append(task)
         found: dict[tuple[object, ...], PairErrors] = {}
-        for some in by_type.values():
-            with self._open(some) as cached:
+        for some in _by_type(tasks):
+            with self._open(some).cached as cached:
                 found |= {some[place].key: errors for place, errors in cached.rows.items()}
         return found
 
     def measure(
         self,
-        task: Task,
+        tasks: Iterable[Task],
         workers: int = 1,
         *,
         check: Check = never,
         progress: Callable[[int], object] | None = None,
-    ) -> PairErrors:
-        """Return the errors of a walk, measured unless they are kept; arguments of `measure_set`.
+    ) -> Iterator[tuple[Task, PairRow]]:
+        """Yield each task with its errors, measured unless they are kept, or why it has none.
+
+        A tensor is read once for all types that round it in the same runs. Errors are weighted by
+        importance, too.
+
+        Args:
+            tasks: Each once.
+            workers: Threads. The results are the same to the bit for any number.
+            check: Called before every run, in the thread that reads it; raises to stop.
+            progress: Called in the caller's thread with the number of weights done, of all tasks.
 
         Raises:
-            ExplorerError: What `measure_set` and `importance` raise.
+            ExplorerError: What `importance` raises.
         """
-        with self._open([task]) as cached:
-            if 0 not in cached.rows:
-                found = measure_set(
-                    *(task.tensor_set, task.type_name, cached.importance(0), workers),
-                    check=check,
-                    progress=progress,
-                )
-                cached.add(0, found)
-            return cached.rows[0]
+        types = _by_type(tasks)
+        with ExitStack() as stack:
+            asked = list(map(self._open, types))
+            for one in asked:
+                stack.enter_context(one.cached)
+            for place, row in run_errors(asked, workers, check, progress):
+                yield types[place][row.number], row
 
-    def _open(self, tasks: Sequence[Task]) -> CachedErrors:
-        """Open what is kept of walks of one type."""
+    def _open(self, tasks: Sequence[Task]) -> PairsToMeasure:
+        """Open what is kept of tasks of one type."""
         pairs: list[WeightsPair] = []
         weighed: dict[WeightsPair, Values | None] = {}
         for task in tasks:
             importance = self._importance(task.tensor_set)
-            pairs.append(pair_of(task.tensor_set, task.type_name, importance))
+            pairs.append(task.pair(importance))
             weighed[pairs[-1]] = importance
-        model, type_name, against = self._model, tasks[0].type_name, self._original
-        if model is None or (type_name == PRESENT and against is None):
-            return CachedErrors(None, pairs, importance=weighed.get)
-        if type_name == PRESENT and against is not None:
-            return SurveyCache().open_errors(model, against, pairs, weighed.get)
-        return SurveyCache().open_errors(against or model, type_name, pairs, weighed.get)
+        model, against = self._model, self._original
+        if model is None:
+            cached = CachedErrors(None, pairs, importance=weighed.get)
+        elif isinstance(pairs[0], MatchedPair) and against is not None:
+            cached = SurveyCache().open_errors(model, against, pairs, weighed.get)
+        else:
+            rounded = tasks[0].type_name or _UNCHANGED
+            cached = SurveyCache().open_errors(against or model, rounded, pairs, weighed.get)
+        return PairsToMeasure(pairs, cached, range(len(pairs)))
+
+
+def _by_type(tasks: Iterable[Task]) -> list[list[Task]]:
+    found: dict[str, list[Task]] = {}
+    for task in tasks:
+        found.setdefault(task.type_name, []).append(task)
+    return list(found.values())
 
 
 def tasks_of(sets: Sequence[TensorSet], type_name: str) -> list[Task]:
-    """Return the walks for a type (`TensorSet.fitting`); none if no set can have the type."""
+    """Return the tasks of a type (`TensorSet.fitting`); none if no set can have the type."""
     if type_name == PRESENT:
         return [Task(tensor_set, PRESENT) for tensor_set in sets]
     tasks = [Task(tensor_set, tensor_set.fitting(type_name)) for tensor_set in sets]
@@ -328,68 +312,30 @@ class RunningTotal:
         return TypeErrors(metrics, saturated, self._done, self._total, self._weighted)
 
 
-class Walks:
-    """Walks over the weights of sets, each once; what cannot be read is left out.
+class Totals:
+    """The errors of types or recipes, each over all sets, of tasks that they may share."""
 
-    Args:
-        model: The model whose sets they are.
-        kept: Measures.
-        find: Returns what is known of a walk, None if it is to be measured.
-        put: Takes what was measured.
-        progress: Called with the work done, of the walks' costs, and the type's total so far.
+    def __init__(self, tasks: Mapping[str, Sequence[Task]]) -> None:
+        self._totals: dict[str, RunningTotal] = {}
+        self._of: dict[tuple[object, ...], list[RunningTotal]] = {}
+        for name, some in tasks.items():
+            total = RunningTotal(sum(task.tensor_set.parameters for task in some))
+            self._totals[name] = total
+            for task in some:
+                self._of.setdefault(task.key, []).append(total)
 
-    Attributes:
-        done: The work done.
-        failures: Tensors that cannot be read, by the key of their set: name and reason.
-    """
-
-    def __init__(  # noqa: PLR0913 - all but the first four have a default
-        self,
-        model: Model,
-        kept: TaskErrors,
-        find: Callable[[Task], PairErrors | None],
-        put: Callable[[Task, PairErrors], object],
-        workers: int = 1,
-        *,
-        check: Check = never,
-        progress: Callable[[int, RunningTotal], object] = lambda _done, _total: None,
-    ) -> None:
-        self._names = model.tensors.columns.names
-        self._kept, self._find, self._put = kept, find, put
-        self._workers, self._check, self._progress = workers, check, progress
-        self.done = 0
-        self.failures: dict[tuple[object, ...], tuple[str, ExplorerError]] = {}
-
-    def total(self, tasks: Sequence[Task]) -> TypeErrors:
-        """Return the errors of all sets together; those of sets that are not known are measured."""
-        total = RunningTotal(sum(task.tensor_set.parameters for task in tasks))
-        for task in tasks:
-            errors = self._errors(task, total)
+    def add(self, task: Task, errors: PairErrors | None) -> None:
+        """Add what was found of a task; None leaves out a set that cannot be read."""
+        for total in self._of[task.key]:
             if errors is None:
                 total.leave_out(task.tensor_set)
             else:
                 total.add(task.tensor_set, errors)
-        return total.errors()
 
-    def _errors(self, task: Task, total: RunningTotal) -> PairErrors | None:
-        tensors = task.tensor_set
-        found = None if tensors.key in self.failures else self._find(task)
-        if found is not None or tensors.key in self.failures:
-            return found
-        rate = task.cost / max(1, tensors.parameters)
-
-        def report(count: int) -> None:
-            self._progress(self.done + round(count * rate), total)
-
-        try:
-            found = self._kept.measure(task, self._workers, check=self._check, progress=report)
-        except ExplorerError as error:
-            self.failures[tensors.key] = self._names[tensors.rows[0]], error.with_traceback(None)
-        else:
-            self._put(task, found)
-        self.done += task.cost
-        report(0)
-        return found
+    def errors(self) -> dict[str, TypeErrors]:
+        """Return the errors so far, without those of which nothing is known."""
+        found = {name: total.errors() for name, total in self._totals.items()}
+        return {name: errors for name, errors in found.items() if errors.done or errors.complete}
 
 
 def missing_tasks(tasks: Sequence[Task], known: Callable[[Task], bool]) -> Iterator[Task]:

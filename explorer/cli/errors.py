@@ -18,7 +18,7 @@ from explorer.analysis.errors.compare import Comparison, TotalErrors, lists_of_a
 from explorer.analysis.errors.models import error_sums
 from explorer.analysis.importance import importance_for, open_matrix
 from explorer.analysis.matching.pairing import Match, Matching, match_models
-from explorer.analysis.requantization import Requantized, requantize
+from explorer.analysis.requantization import requantize
 from explorer.analysis.rounding import rounded_type, rounding_types
 from explorer.analysis.surveys import PairRow
 from explorer.cli import options, output
@@ -521,16 +521,9 @@ def requantize_command(  # noqa: PLR0913 - one for each argument and option
         tensor = options.find_tensor(model, name)
         notes = [*options.notes_on(model, tensor), *errors.rounding_notes(types)]
         importance = None if matrix_path is None else _importance(matrix_path, tensor)
-        shown = as_json or not output.on_terminal()
-        with output.Progress(len(types) * tensor.parameters, shown=shown) as line:
+        with output.Progress(len(types) * tensor.parameters) as line:
             count = line.counter(tensor.name)
-            rows = requantize(tensor, types, importance, workers, progress=count)
-            if not as_json:
-                known = [Requantized(name, None, None, None) for name in types]
-                rows = output.print_rows(
-                    REQUANTIZED, known, rows, needed=files.wanted, above=_title(tensor)
-                )
-            found = list(rows)
+            found = list(requantize(tensor, types, importance, workers, progress=count))
     flat = REQUANTIZED.without(*(name for name in REQUANTIZED.names if "percentile" in name))
     files.save(flat.names, map(flat.flat, found))
     if as_json:
@@ -548,6 +541,7 @@ def requantize_command(  # noqa: PLR0913 - one for each argument and option
             }
         )
     else:
+        output.write(_title(tensor) + output.table_of(REQUANTIZED, found))
         lines = [f"Note: {plain_text(note)}" for note in notes]
         output.write("\n".join(["", *lines, output.wrapped(ABOUT_ERRORS), ""]))
     return 0

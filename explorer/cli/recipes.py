@@ -16,7 +16,7 @@ from explorer.analysis.recipes.fits import (
     RecipeTrial,
     recipe_names,
     recipe_size,
-    trial_cost,
+    trial_tasks,
     try_recipes,
     types_by_recipes,
     why_no_recipe,
@@ -44,7 +44,7 @@ from explorer.planner.devices import parse_context
 from explorer.planner.inputs import PlanInputs, PlannedMemory, completed, memory_plans
 from explorer.present import recipes as words
 from explorer.present.explanations import ABOUT_ERRORS
-from explorer.present.tables.recipes import ROLES, TriedRecipe, trials_table
+from explorer.present.tables.recipes import ROLES, trials_table
 from explorer.text import bits_text, bytes_text, integer_text, plain_text
 
 _SHOWN_ROLES: Final = 3  # recipes up to which each is shown by role
@@ -171,26 +171,20 @@ def recipes_command(  # noqa: PLR0913 - one for each option
         inputs = _inputs(model, gpus, context)
         plans = memory_plans(model, inputs, {PRESENT: {}, **kinds}, lambda: None)
         kept = TaskErrors(model, original, partial(_importance, model, matrix))
-        cost = trial_cost(sets, recipes) if errors else 0
-        with output.Progress(cost, shown=as_json or not output.on_terminal()) as line:
-            progress = line.counter("rounding")
-            trials = try_recipes(
-                *(model, present, sets, recipes, kept, workers), measured=errors, progress=progress
+        weights = sum(task.tensor_set.parameters for task in trial_tasks(sets, recipes))
+        with output.Progress(weights) as line:
+            found = try_recipes(
+                *(model, present, sets, recipes, kept, workers),
+                measured=errors,
+                progress=line.counter("rounding"),
             )
-            if not as_json:
-                known_rows = [TriedRecipe(RecipeTrial(one, present)) for one in recipes]
-                lines = (TriedRecipe(one, plan=plans[0].get(one.recipe.recipe)) for one in trials)
-                shown = output.print_rows(
-                    described, known_rows, lines, needed=files.wanted, above=_above(present)
-                )
-                trials = (row.trial for row in shown)
-            found = list(trials)
     rows = words.tried(model, found, plans[0])
     files.save(described.names, map(described.flat, rows))
     if as_json:
         about = {"path": path, "original": original_path, "imatrix": matrix_path}
         output.write_json(words.trials_record(about, present, rows, words.about_trials(model)))
     else:
+        output.write(_above(present) + output.table_of(described, rows))
         output.write(_after(found, *plans, words.about_trials(model)))
     return 0
 

@@ -19,7 +19,7 @@ from explorer.analysis.recipes.fits import (
     RecipeTrial,
     expected_types,
     recipe_types,
-    trial_cost,
+    trial_tasks,
     try_recipes,
 )
 from explorer.analysis.recipes.rules import RECIPES
@@ -114,10 +114,11 @@ def test_what_recipes_share_is_rounded_once_for_any_number_of_threads(model: Mod
     seen: list[int] = []
     one = tried(model, *RECIPES_TRIED, progress=seen.append)
     recipes = [trial.recipe for trial in one]
-    cost = trial_cost(own_sets(model, matrix_rows(model)), recipes)
-    assert seen[-1] == cost
+    sets = own_sets(model, matrix_rows(model))
+    tasks = trial_tasks(sets, recipes)
+    assert seen[-1] == sum(task.tensor_set.parameters for task in tasks)
     assert seen == sorted(seen)
-    assert cost < sum(trial_cost(own_sets(model, matrix_rows(model)), [r]) for r in recipes)
+    assert len(tasks) < sum(len(trial_tasks(sets, [recipe])) for recipe in recipes)
     two = tried(model, *RECIPES_TRIED, workers=3)
     for first, second in zip(one, two, strict=True):
         assert first.errors is not None

@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 from explorer.analysis import compare_tensors, requantize
 from explorer.analysis.errors.pairs import PairErrors
 from explorer.analysis.matching.pairing import match_models
+from explorer.analysis.matching.views import ViewReader
 from explorer.analysis.what_if import (
     PRESENT,
     RunningTotal,
+    Task,
+    TaskErrors,
     TensorSet,
     matrix_rows,
-    measure_set,
     missing_tasks,
     original_sets,
     own_sets,
@@ -30,6 +32,7 @@ from explorer.analysis.what_if import (
 )
 from explorer.errors import ExplorerError, FormatError
 from explorer.formats import Model, open_model
+from explorer.parallel import Check
 from explorer.quantization import dequantize, quantize
 from tests.helpers.model_pairs import write_gguf, write_safetensors
 
@@ -55,6 +58,17 @@ def _loss(values: NDArray[np.float32], kind: str) -> tuple[float, float]:
     reference = values.reshape(-1).astype(np.float64)
     e = dequantize(quantize(values, kind), kind).astype(np.float64) - reference
     return float(e @ e), float(reference @ reference)
+
+
+def measure_set(
+    piece: TensorSet, kind: str, importance: NDArray[np.float32] | None = None
+) -> PairErrors:
+    """Return the errors of a set in a type; raise why there are none."""
+    ((_, row),) = TaskErrors(importance=lambda _: importance).measure([Task(piece, kind)])
+    if row.errors is None:
+        assert row.error is not None
+        raise row.error
+    return row.errors
 
 
 def _total(pieces: list[TensorSet], kind: str) -> RunningTotal:
@@ -202,6 +216,30 @@ def test_nothing_is_measured_twice(model: Model) -> None:
     rest = list(missing_tasks(tasks, lambda task: task.key in known))
     assert rest == missing[5:]
     assert all(task.cost >= task.tensor_set.parameters for task in tasks)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_tensor_is_read_once_for_all_types(
+    model: Model, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    pieces = own_sets(model, matrix_rows(model))
+    kinds = ("Q4_0", "Q8_0", "Q4_K", "IQ4_XS", "MXFP4", "BF16", "int4")
+    tasks = [task for kind in kinds for task in tasks_of(pieces, kind)]
+    tasks = list(missing_tasks(tasks, lambda _task: False))
+    alone = {task.key: measure_set(task.tensor_set, task.type_name).metrics for task in tasks}
+    read: list[int] = []
+    into = ViewReader.read_into
+
+    def counted(reader: ViewReader, start: int, out: NDArray[np.float32], check: Check) -> None:
+        read.append(out.size)
+        into(reader, start, out, check)
+
+    monkeypatch.setattr(ViewReader, "read_into", counted)
+    together = {task.key: row.errors for task, row in TaskErrors().measure(tasks, workers)}
+    assert sum(read) == sum(piece.parameters for piece in pieces)
+    for key, errors in together.items():
+        assert errors is not None
+        assert errors.metrics == alone[key]
 
 
 def test_a_piece_that_is_left_out_leaves_the_rest_complete(model: Model) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from explorer.analysis import what_if
+from explorer.analysis import surveys
 from explorer.analysis.recipes.ollama import BITS
 from explorer.analysis.recipes.rules import RECIPES
 from explorer.cli.main import main
@@ -182,7 +182,7 @@ def test_errors_are_weighted_by_a_matrix_and_kept(
         squares += (importance * (c - r) ** 2).sum()
         signal += (importance * r.astype(np.float64) ** 2).sum()
     assert eight["weighted_relative_rmse"] == pytest.approx(np.sqrt(squares / signal), rel=1e-12)
-    monkeypatch.setattr(what_if, "measure_set", None)  # nothing is read
+    monkeypatch.setattr(surveys, "measure_pairs", None)  # nothing is read
     assert main(asked) == 0
     assert capsys.readouterr().out == text
     assert main([*asked[:-1]]) == 0

@@ -137,7 +137,6 @@ class _RoundedReader:
     def read(
         self, run: Run, check: Check, reference: Values | None = None
     ) -> tuple[Values, Values]:
-        assert reference is None  # it is rounded in runs of its own
         if self._rounder is None:
             self._rounder = self._pair.new_rounder(check)
             if self._count_codes and self._rounder.levels is not None:
@@ -146,9 +145,12 @@ class _RoundedReader:
         first, stop = self._rounder.edges(start, start + count) if count else (start, start)
         held, values, rounded = self._cached
         if not (held.start <= first and stop <= held.stop):
-            values = self._buffer.of(stop - first)
-            self._cached = range(0), values, values
-            self._reader.read_into(first, values, check)
+            if reference is not None and (first, stop) == (start, start + count):
+                values = reference
+            else:
+                values = self._buffer.of(stop - first)
+                self._cached = range(0), values, values
+                self._reader.read_into(first, values, check)
             importance = None
             if self._importance is not None:
                 importance = self._importance[start // self._matrix]
@@ -174,7 +176,15 @@ class WeightsPair:
         reference_type: The type of the reference's weights; several are joined by a plus sign.
         candidate_type: The type of the candidate's weights.
         notes: What was done to make the two comparable, in words.
+        unsplit: Weights of a unit that no run splits, and of a part that no run leaves; None if
+            runs hold whole blocks of any type.
+        most_readers: Readers of such pairs at once, of all threads: 150 to 250 MiB.
+        keeps_columns: Whether squares by column are kept of it.
     """
+
+    unsplit: tuple[int, int] | None = None
+    most_readers = 24
+    keeps_columns = True
 
     def __init__(self, reference: TensorView, candidate: TensorView) -> None:
         self.reference, self.candidate = reference, candidate
@@ -206,8 +216,15 @@ class WeightsPair:
 
     @property
     def reference_key(self) -> Hashable:
-        """What is the same of pairs whose reference is read once for all of them."""
-        return id(self)
+        """What is the same of pairs whose reference is read once for all of them.
+
+        That is the same weights in the same order and in the same runs.
+        """
+        parts = (
+            (id(part.tensor), part.shape, part.strides, part.start, part.plus)
+            for part in self.reference.parts
+        )
+        return self.shape, self.unsplit, *parts
 
     def reader(self, *, count_codes: bool = False) -> PairReader:
         """Return a reader of both; each thread takes its own."""
@@ -215,6 +232,12 @@ class WeightsPair:
 
     def spans(self) -> Iterator[Sequence[Run]]:
         """Yield all runs, in groups that a thread takes as a whole."""
+        if self.unsplit is not None:
+            unit, part = self.unsplit
+            length = max(1, RUN_WEIGHTS // unit) * unit if unit else 1
+            for run in _runs_within(self.parameters, part, length):
+                yield [run]
+            return
         assert SPAN_WEIGHTS % RUN_WEIGHTS == RUN_WEIGHTS % _LONGEST_BLOCK == 0
         for start in range(0, self.parameters, SPAN_WEIGHTS):
             places = range(start, min(start + SPAN_WEIGHTS, self.parameters), RUN_WEIGHTS)
@@ -227,15 +250,6 @@ class MatchedPair(WeightsPair):
     def __init__(self, match: Match) -> None:
         super().__init__(match.reference, match.candidate)
 
-    @property
-    def reference_key(self) -> Hashable:
-        """The same weights in the same order."""
-        parts = (
-            (id(part.tensor), part.shape, part.strides, part.start, part.plus)
-            for part in self.reference.parts
-        )
-        return self.shape, *parts
-
     def reader(self, *, count_codes: bool = False) -> PairReader:
         """Return a reader of both views."""
         return _ViewReader(self.reference, self.candidate, count_codes=count_codes)
@@ -247,15 +261,26 @@ class RoundedPair(WeightsPair):
     Args:
         type_name: See `rounding.rounder`.
         importance: float32 [matrices, columns], as `requantization.checked_importance` returns it.
+        keeps_columns: See `WeightsPair`.
 
     Raises:
         ExplorerError: The type is not known, its blocks do not fit the weights' rows, or it is made
             with importance only.
     """
 
-    def __init__(self, weights: Weights, type_name: str, importance: Values | None = None) -> None:
+    most_readers = 96
+
+    def __init__(
+        self,
+        weights: Weights,
+        type_name: str,
+        importance: Values | None = None,
+        *,
+        keeps_columns: bool = True,
+    ) -> None:
         view = view_of(weights)
         super().__init__(view, view)
+        self.keeps_columns = keeps_columns
         self.notes = view.notes
         self.candidate_type = type_name
         self._importance = importance
@@ -265,6 +290,20 @@ class RoundedPair(WeightsPair):
         problem = problem or rounding_problem(type_name, weighed=importance is not None)
         if problem is not None:
             raise ExplorerError(f"tensor {view.name!r} cannot have type {type_name}: {problem}")
+        self.unsplit = self._whole_rows()
+
+    def _whole_rows(self) -> tuple[int, int] | None:
+        """Return `unsplit`: whole rows, none of two matrices, with importance.
+
+        Whole rows, too, for types with a scale of the row.
+        """
+        columns, part = self.shape[-1] if self.shape else 1, self.parameters
+        if self._scheme is not None:
+            in_part = prod(self.shape[-2:]) if self._scheme.rows != 1 else part
+            return self._scheme.unit(self.shape), in_part
+        if self._importance is not None:
+            return columns, part // len(self._importance)
+        return (columns, part) if rounded_type(self.candidate_type).row_header else None
 
     @property
     def identity(self) -> list[Any]:
@@ -296,26 +335,6 @@ class RoundedPair(WeightsPair):
                 reader.read_into(start, buffer[:count], check)
                 finder.add(buffer[:count], start)
         return finder.whole()
-
-    def spans(self) -> Iterator[Sequence[Run]]:
-        """Yield all runs: whole blocks; whole rows, none of two matrices, with importance.
-
-        Whole rows, too, for types with a scale of the row.
-        """
-        columns, part = self.shape[-1] if self.shape else 1, self.parameters
-        if self._scheme is not None:
-            unit = self._scheme.unit(self.shape)
-            part = prod(self.shape[-2:]) if self._scheme.rows != 1 else part
-        elif self._importance is not None:
-            unit, part = columns, self.parameters // len(self._importance)
-        elif rounded_type(self.candidate_type).row_header:
-            unit = columns
-        else:
-            yield from super().spans()
-            return
-        length = max(1, RUN_WEIGHTS // unit) * unit if unit else 1
-        for run in _runs_within(self.parameters, part, length):
-            yield [run]
 
 
 def _runs_within(total: int, part: int, length: int) -> Iterator[Run]:
@@ -472,7 +491,10 @@ def errors_of(
     saturated, weighted = _saturated_share(pair, errors, workers, check), None
     if importance is not None and errors.columns is not None:
         weighted = errors.columns.weighted(importance)
-    return PairErrors(errors.small(), saturated, weighted, importance_digest(importance))
+    small = errors.small()
+    if not pair.keeps_columns:
+        small.columns = None
+    return PairErrors(small, saturated, weighted, importance_digest(importance))
 
 
 def _saturated_share(

@@ -307,7 +307,8 @@ def measure_pairs(  # noqa: PLR0913 - all but the first two have a default
         pictures: Whether their pictures come with them: two to three times the work.
     """
     counts = [AllCounts() for _ in pairs if pictures]
-    by_column = by_column and has_few_columns(pairs[0])
+    kept = any(pair.keeps_columns for pair in pairs)
+    by_column = by_column and kept and has_few_columns(pairs[0])
     by_column |= any(one is not None for one in importance)
     walked = walk_whole(pairs, workers, check, progress, counts=counts, by_column=by_column)
     found = [

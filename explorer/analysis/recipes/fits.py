@@ -24,8 +24,8 @@ from explorer.analysis.what_if import (
     Task,
     TaskErrors,
     TensorSet,
+    Totals,
     TypeErrors,
-    Walks,
     missing_tasks,
 )
 from explorer.errors import ExplorerError
@@ -384,7 +384,7 @@ def types_by_recipes(
 
 
 def recipe_tasks(sets: Sequence[TensorSet], recipe: RecipeTypes) -> list[Task]:
-    """Return the walks over the weights of a recipe; none if llama-quantize would refuse.
+    """Return the tasks of a recipe; none if llama-quantize would refuse.
 
     A set whose tensors get several types, as where the original has one tensor in place of several,
     stays as it is, and so does what cannot have its type.
@@ -497,10 +497,10 @@ class RecipeTrial:
     failures: Sequence[tuple[str, ExplorerError]] = ()
 
 
-def trial_cost(sets: Sequence[TensorSet], recipes: Sequence[RecipeTypes]) -> int:
-    """Return how long it takes to try recipes, in weights of the quick types."""
+def trial_tasks(sets: Sequence[TensorSet], recipes: Sequence[RecipeTypes]) -> list[Task]:
+    """Return the tasks of several recipes, each once."""
     tasks = [task for recipe in recipes for task in recipe_tasks(sets, recipe)]
-    return sum(task.cost for task in missing_tasks(tasks, lambda _task: False))
+    return list(missing_tasks(tasks, lambda _task: False))
 
 
 def try_recipes(  # noqa: PLR0913, PLR0917 - all but the first four have a default
@@ -514,8 +514,8 @@ def try_recipes(  # noqa: PLR0913, PLR0917 - all but the first four have a defau
     measured: bool = True,
     check: Check = never,
     progress: Callable[[int], object] | None = None,
-) -> Iterator[RecipeTrial]:
-    """Yield what each recipe would make of a model, as soon as it is known.
+) -> list[RecipeTrial]:
+    """Return what each recipe would make of a model.
 
     Args:
         model: The model; nothing of it is changed.
@@ -526,24 +526,30 @@ def try_recipes(  # noqa: PLR0913, PLR0917 - all but the first four have a defau
         workers: Threads. The results are the same to the bit for any number.
         measured: Whether weights are rounded; else types and sizes are all that is found.
         check: Called before every run of weights; raises to stop.
-        progress: Called with the work done so far, of `trial_cost`.
+        progress: Called with the number of weights done, of all `trial_tasks`.
 
     Raises:
-        ExplorerError: What `TaskErrors.known` raises. Weights that cannot be read are left out.
+        ExplorerError: What `TaskErrors.measure` raises. Weights that cannot be read are left out.
     """
-    kept = kept or TaskErrors()
-    every = [task for recipe in recipes for task in recipe_tasks(sets, recipe)] if measured else []
-    known = kept.known(every)
-    walks = Walks(
-        *(model, kept, lambda task: known.get(task.key)),
-        lambda task, errors: known.update({task.key: errors}),
-        workers,
-        check=check,
-        progress=lambda done, _total: progress and progress(done),
-    )
-    for recipe in recipes:
-        tasks = recipe_tasks(sets, recipe)
-        total = walks.total(tasks) if tasks and measured else None
-        roles = errors_by_role(model, tasks, lambda task: known.get(task.key))
-        size = recipe_size(model, present, sets, recipe)
-        yield RecipeTrial(recipe, size, total, roles, tuple(walks.failures.values()))
+    names, failures = model.tensors.columns.names, dict[str, ExplorerError]()
+    tasks = {one.recipe: recipe_tasks(sets, one) if measured else [] for one in recipes}
+    totals, known = Totals(tasks), dict[tuple[object, ...], PairErrors]()
+    for task, row in (kept or TaskErrors()).measure(
+        trial_tasks(sets, recipes) if measured else (), workers, check=check, progress=progress
+    ):
+        totals.add(task, row.errors)
+        if row.errors is not None:
+            known[task.key] = row.errors
+        elif row.error is not None:
+            failures[names[task.tensor_set.rows[0]]] = row.error
+    errors = totals.errors()
+    return [
+        RecipeTrial(
+            recipe,
+            recipe_size(model, present, sets, recipe),
+            errors.get(recipe.recipe) if tasks[recipe.recipe] else None,
+            errors_by_role(model, recipe_tasks(sets, recipe), lambda task: known.get(task.key)),
+            tuple(failures.items()),
+        )
+        for recipe in recipes
+    ]

@@ -30,7 +30,7 @@ class Line:
         now: How large they are.
         plan: The memory plan then, or None.
         plan_now: The memory plan as it is, or None.
-        errors: What is lost, as far as it is known.
+        errors: What is lost, of the weights that were looked at; None if none were.
         measurable: Whether what is lost can be known: of the tensors as they are, only against the
             original.
         front: Whether nothing else is smaller and not worse, or better and not larger.
@@ -63,13 +63,13 @@ class Line:
         return self.present_type or None
 
     @property
-    def known(self) -> TypeErrors | None:
-        """The errors, once all weights were looked at."""
-        return self.errors if self.errors is not None and self.errors.complete else None
+    def complete(self) -> bool:
+        """Whether what is lost is known of all weights."""
+        return self.errors is not None and self.errors.complete
 
     def figure(self, name: str) -> float | None:
-        """Return a figure by name; None as long as it is not known, or if it is NaN."""
-        known = self.known
+        """Return a figure by name, of the weights so far; None if it is not known, or NaN."""
+        known = self.errors
         if known is None or name in self.given:
             return self.given.get(name)
         if name not in FIGURES.names and name not in WEIGHTED.names:
@@ -148,11 +148,11 @@ def _planned(value: Callable[[PlannedMemory, PlannedMemory], Any]) -> Callable[[
 
 
 def _metrics(line: Line) -> ErrorMetrics | None:
-    return None if line.known is None else line.known.metrics
+    return None if line.errors is None else line.errors.metrics
 
 
 def _weighted(line: Line) -> WeightedErrors | None:
-    return None if line.known is None else line.known.weighted
+    return None if line.errors is None else line.errors.weighted
 
 
 def what_if_table(
@@ -221,4 +221,4 @@ def _change(line: Line) -> int | None:
 
 
 def _saturated(line: Line) -> float | None:
-    return None if line.known is None else line.known.saturated
+    return None if line.errors is None else line.errors.saturated

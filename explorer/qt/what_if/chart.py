@@ -265,7 +265,7 @@ class WhatIfChart(ThemedPlot):
         error = _TABLE[axis.figure] if axis.figure in _TABLE.names else None
 
         def text(line: Line) -> str:
-            known = error is not None and line.known is not None
+            known = error is not None and line.errors is not None
             return (
                 error.cell(line) if error and known else axis.write(line.figure(axis.figure) or 0)
             )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from explorer.analysis import what_if
@@ -131,7 +132,7 @@ class WhatIfEstimate:
         plans: The memory plan, by type and for `PRESENT`; empty without plans.
         planned: What was planned for.
         plan_problem: Why there are no plans; "" if there are.
-        tasks: What is to be measured, by type, the quick types first.
+        tasks: What is to be measured, by type.
         importance_count: Pieces that the importance matrix knows of.
     """
 
@@ -160,7 +161,7 @@ class WhatIfEstimate:
         return tuple(tensor for view in views for tensor in view.tensors)
 
     def missing(self, cache: WhatIfCache) -> list[what_if.Task]:
-        """Return what is not known yet, each once, in the order in which it is measured."""
+        """Return what is not known yet, each once."""
         tasks = [
             task
             for name, some in self.tasks.items()
@@ -194,22 +195,28 @@ class WhatIfEstimate:
 
         return [name for name in self.request.types if name in self.tasks and unknown(name)]
 
+    def totals(self, cache: WhatIfCache) -> what_if.Totals:
+        """Return the errors of each type that is not known to the end, with all that is known."""
+        unknown = {
+            name: some for name, some in self.tasks.items() if self.total(name, cache) is None
+        }
+        totals = what_if.Totals(unknown)
+        for task in what_if.missing_tasks(
+            [task for some in unknown.values() for task in some], lambda _task: False
+        ):
+            errors = cache.sets.find(self.request.key(task), PairErrors)
+            if errors is not None:
+                totals.add(task, errors)
+        return totals
+
+    def whole(self, cache: WhatIfCache) -> dict[str, what_if.TypeErrors]:
+        """Return the errors of the types that were measured to the end."""
+        totals = {name: self.total(name, cache) for name in self.tasks}
+        return {name: total for name, total in totals.items() if total is not None}
+
     def known(self, cache: WhatIfCache) -> dict[str, what_if.TypeErrors]:
         """Return the known error of each type; reads nothing, and leaves out unknown types."""
-        found = {}
-        for name, tasks in self.tasks.items():
-            if (total := self.total(name, cache)) is not None:
-                found[name] = total
-                continue
-            running, some = what_if.RunningTotal(self.parameters), False
-            for task in tasks:
-                errors = cache.sets.get(self.request.key(task))
-                if isinstance(errors, PairErrors):
-                    running.add(task.tensor_set, errors)
-                    some = True
-            if some:
-                found[name] = running.errors()
-        return found
+        return self.whole(cache) | self.totals(cache).errors()
 
     def roles(self, type_name: str, cache: WhatIfCache) -> list[RoleErrors]:
         """Return the known errors in a type, or by a recipe, by role; in a worker."""
@@ -264,7 +271,6 @@ def estimate_of(
     inputs = completed(request.inputs or usual, model)
     types = {name: size.types for name, size in sizes.items() if size.problem is None}
     plans, plan_problem = memory_plans(model, inputs, {what_if.PRESENT: {}, **types}, check)
-    quick_first = sorted(request.types, key=lambda name: sum(task.cost for task in tasks[name]))
     first = {what_if.PRESENT: what_if.tasks_of(sets, what_if.PRESENT)} if against else {}
     kinds = {model.tensors.columns.types[row].name for row in held}
     return WhatIfEstimate(
@@ -278,12 +284,12 @@ def estimate_of(
         plans=plans,
         planned=inputs,
         plan_problem=plan_problem,
-        tasks={**first, **{name: tasks[name] for name in quick_first if tasks[name]}},
+        tasks={**first, **{name: some for name, some in tasks.items() if some}},
         importance_count=sum(one.weighed for one in sets),
     )
 
 
-# Errors: a walk over the weights for each type, one type at a time.
+# Errors: each tensor is read once for all types.
 
 
 _MOST_WORKERS: Final = 8  # each holds about 6 MiB
@@ -291,18 +297,16 @@ _MOST_WORKERS: Final = 8  # each holds about 6 MiB
 
 @dataclass(frozen=True, slots=True)
 class WhatIfState:
-    """What is known by now, and the work done of all.
+    """What is known by now, and the weights done of all, each once for each type.
 
     Attributes:
         errors: By type, and for `PRESENT`.
-        type_name: The type that is being measured; None before the first and behind the last.
         failures: Tensors that cannot be read, by name, with the reason.
     """
 
     errors: Mapping[str, what_if.TypeErrors]
     done: int
     total: int
-    type_name: str | None
     failures: Sequence[tuple[str, ExplorerError]] = ()
 
 
@@ -313,8 +317,6 @@ class WhatIfWork:
         self._estimate = estimate
         self._request = estimate.request
         self._cache = cache
-        self._errors: dict[str, what_if.TypeErrors] = {}
-        self._total = 0
 
     def run(self, job: Job) -> WhatIfState:
         """Measure; in a worker.
@@ -323,40 +325,34 @@ class WhatIfWork:
             ExplorerError: The only tensor cannot be read.
         """
         estimate, request, cache = self._estimate, self._request, self._cache
-        # what is known is shown first: a type that takes minutes must not hide the others
-        self._errors = estimate.known(cache)
-        self._total = sum(task.cost for task in estimate.missing(cache))
-        name = ""
+        missing = estimate.missing(cache)
+        whole, totals = estimate.whole(cache), estimate.totals(cache)
+        weights = sum(task.tensor_set.parameters for task in missing)
+        names = request.document.model.tensors.columns.names
+        failures: dict[str, ExplorerError] = {}
 
-        def publish(done: int, total: what_if.RunningTotal) -> None:
-            def state() -> WhatIfState:
-                self._errors = {**self._errors, name: total.errors()}
-                return self._state(walks, name, done)
+        def state(done: int) -> WhatIfState:
+            errors = whole | totals.errors()
+            return WhatIfState(errors, done, weights, tuple(failures.items()))
 
-            job.publish(state)
-
-        walks = what_if.Walks(
-            *(request.document.model, request.kept),
-            lambda task: cache.sets.find(request.key(task), PairErrors),
-            lambda task, errors: cache.sets.put(request.key(task), errors),
+        for task, row in request.kept.measure(
+            missing,
             min(_MOST_WORKERS, all_cores()),
             check=job.check,
-            progress=publish,
-        )
-        for name, tasks in estimate.tasks.items():
-            if estimate.total(name, cache) is None:
-                whole = walks.total(tasks)
-                for _, error in walks.failures.values():
-                    drop_frames(error)
-                    if len(estimate.sets) == 1:
-                        raise error
-                self._errors = {**self._errors, name: whole}
-                if not walks.failures:
-                    cache.totals.put(request.total_key(name), whole)
-        return self._state(walks, None, walks.done)
-
-    def _state(self, walks: what_if.Walks, name: str | None, done: int) -> WhatIfState:
-        return WhatIfState(self._errors, done, self._total, name, tuple(walks.failures.values()))
+            progress=lambda done: job.publish(partial(state, done)),
+        ):
+            totals.add(task, row.errors)
+            if row.errors is not None:
+                cache.sets.put(request.key(task), row.errors)
+            elif row.error is not None:
+                drop_frames(row.error)
+                if len(estimate.sets) == 1:
+                    raise row.error
+                failures[names[task.tensor_set.rows[0]]] = row.error
+        found = state(weights)
+        for name, errors in found.errors.items() if not failures else ():
+            cache.totals.put(request.total_key(name), errors)
+        return found
 
 
 # The lines of the table.
@@ -381,10 +377,11 @@ def lines_of(estimate: WhatIfEstimate, errors: Mapping[str, TypeErrors]) -> list
         title = facts.file_type
     present = line(PRESENT, f"{plain_text(title)} (as it is)", now)
     lines = [present, *(line(name, name, size) for name, size in estimate.sizes.items())]
-    points = [(one.size.bits_per_weight, _or_nan(one.figure("relative_rmse"))) for one in lines]
+    points = [(one.size.bits_per_weight, _error_of_all(one)) for one in lines]
     front = pareto_front(points)
     return [replace(one, front=on) for one, on in zip(lines, front, strict=True)]
 
 
-def _or_nan(value: float | None) -> float:
-    return math.nan if value is None else value
+def _error_of_all(line: Line) -> float:
+    error = line.figure("relative_rmse") if line.complete else None
+    return math.nan if error is None else error

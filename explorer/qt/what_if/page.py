@@ -237,7 +237,7 @@ class WhatIfPanel(PicturePanel):
 
 def _extent(lines: Sequence[Line]) -> object:
     """Return what the widths of the columns follow from, while the lines are the same."""
-    return [(line.known is not None, len(short_note(line))) for line in lines]
+    return [(line.errors is not None, len(short_note(line))) for line in lines]
 
 
 _BEGIN: Final = "Show how to &begin"
@@ -472,7 +472,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
 
     def show_part(self, part: WhatIfState) -> None:
         if self._work is not None:
-            self.progress.show_progress(part.done, part.total, what=part.type_name or "")
+            self.progress.show_progress(part.done, part.total)
         self._show(part.errors)
 
     def show_result(self, result: _Estimated | WhatIfState) -> None:
@@ -522,7 +522,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
             self.panel.show_lines(lines, weighted=weighted)
             request = self.estimate.request
             if request.by_recipe and request.rows is None and self.estimate.against_source:
-                self._references.note_recipes([one for one in lines[1:] if one.known is not None])
+                self._references.note_recipes([one for one in lines[1:] if one.complete])
 
     def _cache(self, document: Document) -> WhatIfCache:
         return self._caches.setdefault(document, WhatIfCache())

@@ -186,13 +186,6 @@ class RestingLine(ProgressLine):
         super().start()
         self.button.setToolTip("Stop. The results so far stay (Escape)")
 
-    def show_progress(
-        self, done: int, total: int, nbytes: int | None = None, what: str = ""
-    ) -> None:
-        """Show how far it is, and what is being worked on."""
-        super().show_progress(done, total, nbytes)
-        self.label.setText("   ".join(filter(None, (self.label.text(), what))))
-
 
 _LONGEST = 100
 

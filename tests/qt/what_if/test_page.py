@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,9 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
-from explorer.analysis import compare_tensors, requantize, what_if
-from explorer.analysis.errors.pairs import PairErrors
+from explorer.analysis import compare_tensors, requantize, surveys
+from explorer.analysis.errors.pairs import PairErrors, WeightsPair
 from explorer.analysis.importance import importance_of
-from explorer.analysis.what_if import TensorSet
 from explorer.formats.model import Model
 from explorer.planner import Device, Host, Settings
 from explorer.planner.inputs import PlanInputs
@@ -215,8 +214,8 @@ def test_the_whole_model_keeps_what_cannot_have_a_type(opened: Page) -> None:
     opened.page.controls.types.set_types(("Q8_0", "Q4_K", "int4"))
     opened.measure(Scope.MODEL)
     lines = opened.lines
-    assert lines["Q8_0"].known is not None
-    assert lines["Q8_0"].known.total == sum(a.size for n, a in _arrays().items() if n != NORM)
+    assert lines["Q8_0"].complete
+    assert lines["Q8_0"].errors.total == sum(a.size for n, a in _arrays().items() if n != NORM)
     assert lines["Q4_K"].size.substitutes == {"Q5_0": 1}  # rows of 96 weights
     squares = weights = 0.0
     for name, kind in ((UP, "Q4_K"), (NEXT, "Q4_K"), (DOWN, "Q5_0")):
@@ -239,13 +238,13 @@ def test_the_whole_model_keeps_what_cannot_have_a_type(opened: Page) -> None:
 def test_nothing_is_measured_twice(opened: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the whole model, the tensor that was tried alone is known; and all of it later."""
     walked: list[tuple[str, str]] = []
-    measure = what_if.measure_set
+    measure = surveys.measure_pairs
 
-    def watched(piece: TensorSet, type_name: str, *rest: Any, **more: Any) -> PairErrors:
-        walked.append((piece.original.name, type_name))
-        return measure(piece, type_name, *rest, **more)
+    def watched(pairs: Sequence[WeightsPair], *rest: Any, **more: Any) -> list[PairErrors]:
+        walked.extend((pair.reference_name, pair.candidate_type) for pair in pairs)
+        return measure(pairs, *rest, **more)
 
-    monkeypatch.setattr(what_if, "measure_set", watched)
+    monkeypatch.setattr(surveys, "measure_pairs", watched)
     opened.measure(Scope.MODEL)
     assert (UP, "Q8_0") not in walked
     assert (NEXT, "Q8_0") in walked
@@ -255,7 +254,7 @@ def test_nothing_is_measured_twice(opened: Page, monkeypatch: pytest.MonkeyPatch
     opened.settle()
     opened.page.controls.choose(Scope.MODEL)
     opened.settle()
-    assert opened.lines["Q4_0"].known is not None
+    assert opened.lines["Q4_0"].complete
     opened.page.controls.types.set_types((*QUICK, "Q5_1"))
     opened.settle()
     opened.page.start()
@@ -503,7 +502,7 @@ def test_what_is_no_importance_matrix_is_refused(
     assert "does not fit" in opened.page.state.sentence.text()
     chooser.take(None)
     opened.settle()
-    assert opened.lines["Q4_0"].known is not None
+    assert opened.lines["Q4_0"].complete
 
 
 @pytest.mark.qt_log_ignore("This plugin does not support (raise|grabbing)")  # offscreen
@@ -528,7 +527,7 @@ def test_types_are_ticked_in_a_list(qtbot: QtBot, opened: Page) -> None:
     chooser.popup.set_types(["Q8_0"])
     chooser.popup.hide()
     opened.settle()
-    assert opened.lines["Q8_0"].known is not None
+    assert opened.lines["Q8_0"].complete
 
 
 def _begin(huge: Page) -> None:
@@ -589,7 +588,7 @@ def test_a_cut_file(qtbot: QtBot, opened: Page, tmp_path: Path, load: Load) -> N
     assert opened.page.state.button.text() == "Try again"
     opened.measure(Scope.MODEL)
     assert DOWN in opened.page.progress.label.text()
-    assert opened.lines["Q8_0"].known is not None
+    assert opened.lines["Q8_0"].complete
     assert isinstance(opened.runner, JobRunner)
 
 
@@ -616,7 +615,7 @@ def test_the_whole_model_as_llama_quantize_makes_it(opened: Page) -> None:
     page.panel.select("Q4_K_M")
     opened.settle()
     mixed = opened.lines["Q4_K_M"]
-    assert mixed.known is not None
+    assert mixed.errors is not None
     assert mixed.plan is not None
     assert "Q4_K" in note_text(mixed)
     table = page.panel.roles.table
