@@ -218,6 +218,8 @@ class Comparison:
     def headline(self) -> str:
         """What B takes and loses beside A, and where; first, if they have nothing in common."""
         errors = self.errors or Errors(None)
+        if errors.original is not None and self.other == "B" and None in errors.matrices:
+            errors = Errors(None)  # of one of them against a third there is nothing to compare
         names = "A", self.other
         both = zip(names, self.found.models, errors.sides, errors.matrices, strict=True)
         apart = {"added", "gone"} == {tensor.kind for tensor in self.found.tensors}

@@ -144,7 +144,12 @@ def _with_errors(
         if side is not None
     }
     one, other, *_ = [
-        *(side.errors.by_role(side.document.model.tensors.columns, roles) for side in sides),
+        *(
+            None
+            if side.missing.any()  # of some tensors figures would mislead
+            else side.errors.by_role(side.document.model.tensors.columns, roles)
+            for side in sides
+        ),
         None,
     ]
     problems = {
@@ -336,13 +341,14 @@ class CompareView(TabbedPanel, Reader[Shown]):
         self._adding = JobSlot(app.runner, self)
         self._measuring = JobSlot(app.runner, self)
         self._make_controls()
-        above = QWidget(self.content)
+        self._above = QWidget(self.content)
         line = row((self.headline, 1), self.add_measured, margins=NOTE, spacing=Space.NEAR)
         below = row(self.measure, 1, *self.picture_buttons, margins=NOTE, spacing=Space.NEAR)
-        column(line, (self.chart, 1), below, of=above)
+        column((self.chart, 1), below, of=self._above)
         self.tabs = segmented(QTabWidget(self.content), "What changed")
-        self.splitter = split(self.content, (above, 300), (self.tabs, 260), vertical=True)
-        column((self.splitter, 1), of=self.content)
+        parts = (self._above, 260), (self.tabs, 260)
+        self.splitter = split(self.content, *parts, vertical=True)
+        column(line, (self.splitter, 1), of=self.content)
         self.pages = DifferencePages(app, self)
         self.pages.tensors.table.row_opened.connect(self._open_tensor)
         for title, page in self.pages.titles.items():
@@ -466,13 +472,18 @@ class CompareView(TabbedPanel, Reader[Shown]):
         self._add_errors()
 
     def _add_errors(self) -> None:
-        """Add the errors that are known, once nothing is measured any more."""
+        """Add the errors of each model of which all are known."""
         session, headers = self.session, self._headers
-        compared = [one for one in session.comparisons if one.measured.any()]
+        rounded = isinstance(self._references.chosen, Rounding)  # an error of neither model
+        compared = () if rounded else session.comparisons
+        if all(one.missing.any() for one in compared):
+            compared = ()
         measured = self._references.measured
         if headers is None or session.state is not SurveyState.READY:
             return
         if not compared and not measured:
+            self._adding.cancel()
+            self._show(headers)  # what was shown may be of another original
             return
         original = self._references.original
         path = str(original.path) if isinstance(original, Document) else None
@@ -508,8 +519,7 @@ class CompareView(TabbedPanel, Reader[Shown]):
         if before is not None:
             self.measure.setCurrentIndex(offered.index(before))
             self._choose_measure()
-        for part in (self.chart, self.measure, *self.picture_buttons):
-            part.setVisible(bool(offered))
+        self._above.setVisible(bool(offered))
         self.pages.show(shown)
         self.show_content()
 

@@ -84,7 +84,7 @@ class SurveyBar(RestingLine):
             text += f". {integer_text(len(problems))} cannot be compared: {plain_text(problems[0])}"
         if session.missing:
             text += f". {reading_text(session)}"
-        elif session.references.matrix is None:
+        elif session.references.matrix is None and not problems:
             text += f". {NO_MATRIX}"
         elif misfits:
             name, what = map(plain_text, misfits[0])

@@ -251,7 +251,7 @@ class HotSpotsPage(ListPanel):
         last = self.model.columnCount() - 1  # where the reasons are
         self.table.setColumnHidden(last, not self._session.has_reasons)
         fits = self.chosen.name, self._spots.known_count()
-        if self._session.state is not SurveyState.RUNNING and fits != self._fitted:
+        if fits != self._fitted:
             self._fitted = fits
             self.table.widen_numbers()
         self._show_counts()

@@ -377,11 +377,14 @@ def lines_of(estimate: WhatIfEstimate, errors: Mapping[str, TypeErrors]) -> list
         title = facts.file_type
     present = line(PRESENT, f"{plain_text(title)} (as it is)", now)
     lines = [present, *(line(name, name, size) for name, size in estimate.sizes.items())]
-    points = [(one.size.bits_per_weight, _error_of_all(one)) for one in lines]
+    points = [(one.size.bits_per_weight, _least_error(one)) for one in lines]
     front = pareto_front(points)
-    return [replace(one, front=on) for one, on in zip(lines, front, strict=True)]
+    return [replace(one, front=on and one.complete) for one, on in zip(lines, front, strict=True)]
 
 
-def _error_of_all(line: Line) -> float:
-    error = line.figure("relative_rmse") if line.complete else None
+def _least_error(line: Line) -> float:
+    """Return the error, or -inf while it is measured: whatever it is, what is smaller may stay."""
+    if line.errors is not None and not line.errors.complete:
+        return -math.inf
+    error = line.figure("relative_rmse")
     return math.nan if error is None else error

@@ -108,9 +108,20 @@ def empty_label(parent: QWidget) -> QLabel:
     return label
 
 
+class _Caution(_PlainLabel):
+    """Asks for the lines that its text takes: what pages need at least counts one alone."""
+
+    # Qt
+
+    def resizeEvent(self, event: QtGui.QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.setMinimumHeight(self.heightForWidth(self.width()))
+
+
 def error_caution(parent: QWidget) -> QLabel:
     """Return a label that says what weight errors do not predict."""
-    label = plain_label(parent, ABOUT_ERRORS)
+    label = _Caution(parent)
+    label.setText(ABOUT_ERRORS)
     label.setForegroundRole(QtGui.QPalette.ColorRole.PlaceholderText)
     label.setWordWrap(True)
     label.setContentsMargins(*NOTE)

@@ -104,6 +104,24 @@ def test_headers_are_compared_at_once(page: Page, documents: list[Document]) -> 
         QAbstractItemModelTester(model)
 
 
+def test_the_error_of_one_model_is_no_difference_of_both(
+    page: Page, documents: list[Document]
+) -> None:
+    page.choose(documents[0])
+    page.measure()
+    page.references.choose_other(documents[1])
+    page.settle()
+    view = page.view
+    assert page.session.missing
+    assert view.headline.text().startswith("B ")
+    assert "differs" not in view.headline.text()
+    assert [point.line.mark for point in view.chart.points] == ["A"]
+    page.choose(Rounding("Q4_0"))
+    page.measure()
+    assert "differs" not in view.headline.text()
+    assert NOT_READ in view.pages.summary.text()
+
+
 def test_errors_are_a_distance_or_a_loss(page: Page, documents: list[Document]) -> None:
     page.references.choose_other(documents[1])
     page.settle()

@@ -122,6 +122,8 @@ def test_the_front_is_of_types_that_were_measured_to_the_end(document: Document)
     assert [line.front for line in lines] == [False, True, False, False]
     assert lines[0].title == "F32 (as it is)"
     assert lines[3].figure("relative_rmse") == 0.3  # of the weights so far
+    growing = lines_of(estimate, {"Q4_0": _known(0.3, done=10), "Q8_0": _known(0.1)})
+    assert [line.front for line in growing] == [False] * 4  # Q4_0 may come out better than both
     assert note_text(lines[3]) == "10 % measured"
     assert note_text(lines[1]) == "best trade-off"
 
