@@ -359,9 +359,15 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
         for pointer in pointers:
             pointer.hide()
         self.use_colours(PlotColours.on_paper())
+        scale = painter.transform().m11() * area.width() / max(1, self.width())
+        marks = [each for each in self.scene().items() if isinstance(each, pg.ScatterPlotItem)]
         try:
+            for each in marks:  # else they are pixels of the window
+                each.setExportMode(True, {"antialias": True, "resolutionScale": scale})
             self.render(painter, area)
         finally:
+            for each in marks:
+                each.setExportMode(False)
             self.use_colours(colours)
             for pointer in pointers:
                 pointer.show()

@@ -31,6 +31,7 @@ from explorer.qt.references import References
 from explorer.qt.what_if.chart import Measure
 from explorer.qt.what_if.controls import Scope
 from explorer.qt.what_if.page import WhatIfPage
+from explorer.qt.widgets.plot_panel import Figure
 from explorer.qt.widgets.table_model import ItemRole
 from tests.helpers.gguf_writer import GgufFile, TensorSpec
 from tests.helpers.model_pairs import write_gguf
@@ -633,3 +634,10 @@ def test_the_whole_model_as_llama_quantize_makes_it(opened: Page) -> None:
     opened.settle()
     assert page.controls.types.isVisible()
     assert list(opened.lines)[1:] == list(QUICK)
+
+
+def test_marks_are_shapes_in_a_figure(opened: Page, tmp_path: Path) -> None:
+    panel, path = opened.page.panel, tmp_path / "chart.svg"
+    panel.export.save(panel.chart, path, Figure(".svg", (8.5, 5.5), 8.0))
+    opened.settle()
+    assert "<image" not in path.read_text()
