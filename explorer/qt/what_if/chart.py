@@ -335,13 +335,13 @@ class WhatIfChart(ThemedPlot):
 
     def _dot(self, point: ChartPoint) -> dict[str, Any]:
         colour = self._colour(point)
-        filled, other = point.present or point.line.front, "o" if point.line.front else "x"
+        other = "o" if point.line.front else "x"
         return {
             "pos": (point.x, point.y),
             "symbol": "d" if point.present else _MARKS.get(point.line.mark, other),
             "size": 13 if point.present or point.line.mark else 9,
             "pen": pg.mkPen(colour),
-            "brush": pg.mkBrush(colour if filled else QColor(0, 0, 0, 0)),
+            "brush": pg.mkBrush(colour),
         }
 
     def _colour(self, point: ChartPoint) -> QColor:
