@@ -48,6 +48,7 @@ _SHOWN = ("tensor", "layer", "type", "bytes")
 _OF_A = ("parameters", PERCENTILE)  # beside B there is no room for them
 _WEIGHTED = ("weighted_relative_rmse", "weighted_relative_rmse_b")  # with an importance matrix
 _OF_B = ("bytes_b", "relative_rmse_b", "difference", _WEIGHTED[1])
+_SHORT = {"relative_rmse": "Rel. RMSE", "weighted_relative_rmse": "Weighted"}  # beside B
 _OF_TENSORS = ("name", "layer", "role", "type", "shape", "parameters")
 
 
@@ -98,12 +99,14 @@ class HotSpots:
         if self._other is None:
             return found
         *columns, reason = (
-            replace(one, name=name, title=f"{one.title} A")
+            replace(one, name=name, title=f"{_SHORT.get(one.name, one.title)} A")
             if (name := self.column_of(one.name)) != one.name
             else one
             for one in found
         )
         others = {name: figure_column(SIDES[name], self._values[name]) for name in _OF_B}
+        for name, short in _SHORT.items():
+            others[f"{name}_b"] = replace(others[f"{name}_b"], title=f"{short} B")
         loss = others["difference"]
         others["difference"] = replace(loss, tone=lambda row: loss_tone(loss.value(row)))
         kind = cast("Column[int]", replace(SIDES["type_b"], of=self._type_of, keys=None))
@@ -194,6 +197,7 @@ class HotSpotsPage(ListPanel):
             shown.difference_update(_WEIGHTED)
             if session.references.matrix is not None:
                 shown.update(_WEIGHTED)
+                shown -= set() if beside is None else {"layer"}  # which the name says, too
             before = None
             hidden = {column.name for column in self.model.columns}
             hidden -= set(map(self._spots.column_of, shown))
