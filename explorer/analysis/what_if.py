@@ -338,13 +338,9 @@ class Totals:
         return {name: errors for name, errors in found.items() if errors.done or errors.complete}
 
 
-def missing_tasks(tasks: Sequence[Task], known: Callable[[Task], bool]) -> Iterator[Task]:
-    """Yield each task that is not known, once."""
-    seen: set[tuple[object, ...]] = set()
-    for task in tasks:
-        if task.key not in seen and not known(task):
-            seen.add(task.key)
-            yield task
+def distinct(tasks: Iterable[Task]) -> list[Task]:
+    """Return each task once: those of several types or recipes may be the same."""
+    return list({task.key: task for task in tasks}.values())
 
 
 def weighed(model: Model, sets: Sequence[TensorSet], known: Collection[str]) -> list[TensorSet]:

@@ -446,7 +446,7 @@ class Shell(QWidget):
         document, rows = self.panels.selection.document, self.panels.selection.rows
         if document is None:
             return ""
-        parts = [document.title]
+        parts = [_with_type(document)]
         if self.panels.page in {"weights", "errors"} and rows:
             tensor = document.model.tensors.rows[rows[0]]
             parts += [tensor.name, tensor.type.name, shape_text(tensor.shape)]
@@ -455,12 +455,12 @@ class Shell(QWidget):
         if self.panels.group == "compare" and chosen is not None:
             way = "compared with" if isinstance(chosen, Document) else "rounded to"
             if other is not None and other is not chosen:
-                parts[0] = f"A: {document.title}"
+                parts[0] = f"A: {_with_type(document)}"
                 if self.panels.page not in OF_A_ALONE:
-                    parts.append(f"B: {other.title}")
+                    parts.append(f"B: {_with_type(other)}")
                 elif isinstance(chosen, Document):
                     way = "against the original"
-            name = chosen.title if isinstance(chosen, Document) else chosen.type_name
+            name = _with_type(chosen) if isinstance(chosen, Document) else chosen.type_name
             parts.append(f"{way} {name}")
         if self.panels.page not in {"weights", "errors"} and count:
             parts.append(f"n = {count_text(count)} weights")
@@ -490,6 +490,12 @@ class Shell(QWidget):
         before = event.oldSize()
         if not before.isValid() or (before.width() < FOLDS_BELOW) is not self._is_narrow:
             self.follow()
+
+
+def _with_type(document: Document) -> str:
+    """Return the name of a model, and its type where the name has it not."""
+    title, kind = document.title, document.facts.main_type
+    return title if kind.casefold() in title.casefold() else f"{title} ({kind})"
 
 
 def _tensor_place(document: Document, rows: Sequence[int]) -> tuple[str, list[ChipText]]:

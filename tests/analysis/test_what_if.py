@@ -21,8 +21,8 @@ from explorer.analysis.what_if import (
     Task,
     TaskErrors,
     TensorSet,
+    distinct,
     matrix_rows,
-    missing_tasks,
     original_sets,
     own_sets,
     pareto_front,
@@ -204,17 +204,11 @@ def test_hostile_weights(tmp_path: Path) -> None:
 
 def test_nothing_is_measured_twice(model: Model) -> None:
     pieces = own_sets(model, matrix_rows(model))
-    known: dict[tuple[object, ...], PairErrors] = {}
     tasks = [task for kind in ("Q4_K", "Q2_K", "Q8_0") for task in tasks_of(pieces, kind)]
-    missing = list(missing_tasks(tasks, lambda task: task.key in known))
-    assert len(tasks) == len(missing) == 12
+    assert distinct(tasks) == tasks
     # what is too narrow for Q6_K has Q8_0 in its place, and that is measured once for both
     narrow = [*tasks_of(pieces, "Q6_K"), *tasks_of(pieces, "Q8_0")]
-    assert len(list(missing_tasks(narrow, lambda _task: False))) == len(narrow) - 1
-    for task in missing[:5]:
-        known[task.key] = measure_set(task.tensor_set, task.type_name)
-    rest = list(missing_tasks(tasks, lambda task: task.key in known))
-    assert rest == missing[5:]
+    assert len(distinct(narrow)) == len(narrow) - 1
     assert all(task.cost >= task.tensor_set.parameters for task in tasks)
 
 
@@ -224,8 +218,7 @@ def test_a_tensor_is_read_once_for_all_types(
 ) -> None:
     pieces = own_sets(model, matrix_rows(model))
     kinds = ("Q4_0", "Q8_0", "Q4_K", "IQ4_XS", "MXFP4", "BF16", "int4")
-    tasks = [task for kind in kinds for task in tasks_of(pieces, kind)]
-    tasks = list(missing_tasks(tasks, lambda _task: False))
+    tasks = distinct(task for kind in kinds for task in tasks_of(pieces, kind))
     alone = {task.key: measure_set(task.tensor_set, task.type_name).metrics for task in tasks}
     read: list[int] = []
     into = ViewReader.read_into

@@ -367,6 +367,7 @@ def test_pages_of_a_alone_say_so(
         assert window.panels.bar.scope.isVisibleTo(window) == alone
         caption = window.shell.picture_caption()
         assert (f"B: {second.title}" in caption) == (not alone)
+        assert f"{original.title} ({original.facts.main_type})" in caption
         assert (f"against the original {original.title}" in caption) == alone
     first = references.document
     window.panels.show_page("error_map")

@@ -26,7 +26,7 @@ from explorer.analysis.what_if import (
     TensorSet,
     Totals,
     TypeErrors,
-    missing_tasks,
+    distinct,
 )
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
@@ -499,8 +499,7 @@ class RecipeTrial:
 
 def trial_tasks(sets: Sequence[TensorSet], recipes: Sequence[RecipeTypes]) -> list[Task]:
     """Return the tasks of several recipes, each once."""
-    tasks = [task for recipe in recipes for task in recipe_tasks(sets, recipe)]
-    return list(missing_tasks(tasks, lambda _task: False))
+    return distinct(task for recipe in recipes for task in recipe_tasks(sets, recipe))
 
 
 def try_recipes(  # noqa: PLR0913, PLR0917 - all but the first four have a default

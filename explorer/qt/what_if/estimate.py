@@ -162,17 +162,8 @@ class WhatIfEstimate:
 
     def missing(self, cache: WhatIfCache) -> list[what_if.Task]:
         """Return what is not known yet, each once."""
-        tasks = [
-            task
-            for name, some in self.tasks.items()
-            if self.total(name, cache) is None
-            for task in some
-        ]
-
-        def known(task: what_if.Task) -> bool:
-            return cache.sets.get(self.request.key(task)) is not None
-
-        return list(what_if.missing_tasks(tasks, known))
+        tasks = what_if.distinct(task for some in self.unknown(cache).values() for task in some)
+        return [task for task in tasks if cache.sets.get(self.request.key(task)) is None]
 
     def recall(self, cache: WhatIfCache) -> None:
         """Take what is kept on disk of what is missing; in a worker.
@@ -186,24 +177,15 @@ class WhatIfEstimate:
             if task.key in found:
                 cache.sets.put(self.request.key(task), found[task.key])
 
-    def unknown_types(self, cache: WhatIfCache) -> list[str]:
-        """Return the types of which something is not known yet, of those that were asked for."""
-
-        def unknown(name: str) -> bool:
-            keys = map(self.request.key, self.tasks[name])
-            return self.total(name, cache) is None and None in map(cache.sets.get, keys)
-
-        return [name for name in self.request.types if name in self.tasks and unknown(name)]
+    def unknown(self, cache: WhatIfCache) -> dict[str, Sequence[what_if.Task]]:
+        """Return the tasks of the types that were not measured to the end."""
+        return {name: some for name, some in self.tasks.items() if self.total(name, cache) is None}
 
     def totals(self, cache: WhatIfCache) -> what_if.Totals:
         """Return the errors of each type that is not known to the end, with all that is known."""
-        unknown = {
-            name: some for name, some in self.tasks.items() if self.total(name, cache) is None
-        }
+        unknown = self.unknown(cache)
         totals = what_if.Totals(unknown)
-        for task in what_if.missing_tasks(
-            [task for some in unknown.values() for task in some], lambda _task: False
-        ):
+        for task in what_if.distinct(task for some in unknown.values() for task in some):
             errors = cache.sets.find(self.request.key(task), PairErrors)
             if errors is not None:
                 totals.add(task, errors)
@@ -310,49 +292,41 @@ class WhatIfState:
     failures: Sequence[tuple[str, ExplorerError]] = ()
 
 
-class WhatIfWork:
-    """Measures what an estimate does not know; made on the GUI thread, runs in a worker."""
+def measure(estimate: WhatIfEstimate, cache: WhatIfCache, job: Job) -> WhatIfState:
+    """Measure what an estimate does not know; in a worker.
 
-    def __init__(self, estimate: WhatIfEstimate, cache: WhatIfCache) -> None:
-        self._estimate = estimate
-        self._request = estimate.request
-        self._cache = cache
+    Raises:
+        ExplorerError: The only tensor cannot be read.
+    """
+    request = estimate.request
+    missing = estimate.missing(cache)
+    whole, totals = estimate.whole(cache), estimate.totals(cache)
+    weights = sum(task.tensor_set.parameters for task in missing)
+    names = request.document.model.tensors.columns.names
+    failures: dict[str, ExplorerError] = {}
 
-    def run(self, job: Job) -> WhatIfState:
-        """Measure; in a worker.
+    def state(done: int) -> WhatIfState:
+        errors = whole | totals.errors()
+        return WhatIfState(errors, done, weights, tuple(failures.items()))
 
-        Raises:
-            ExplorerError: The only tensor cannot be read.
-        """
-        estimate, request, cache = self._estimate, self._request, self._cache
-        missing = estimate.missing(cache)
-        whole, totals = estimate.whole(cache), estimate.totals(cache)
-        weights = sum(task.tensor_set.parameters for task in missing)
-        names = request.document.model.tensors.columns.names
-        failures: dict[str, ExplorerError] = {}
-
-        def state(done: int) -> WhatIfState:
-            errors = whole | totals.errors()
-            return WhatIfState(errors, done, weights, tuple(failures.items()))
-
-        for task, row in request.kept.measure(
-            missing,
-            min(_MOST_WORKERS, all_cores()),
-            check=job.check,
-            progress=lambda done: job.publish(partial(state, done)),
-        ):
-            totals.add(task, row.errors)
-            if row.errors is not None:
-                cache.sets.put(request.key(task), row.errors)
-            elif row.error is not None:
-                drop_frames(row.error)
-                if len(estimate.sets) == 1:
-                    raise row.error
-                failures[names[task.tensor_set.rows[0]]] = row.error
-        found = state(weights)
-        for name, errors in found.errors.items() if not failures else ():
-            cache.totals.put(request.total_key(name), errors)
-        return found
+    for task, row in request.kept.measure(
+        missing,
+        min(_MOST_WORKERS, all_cores()),
+        check=job.check,
+        progress=lambda done: job.publish(partial(state, done)),
+    ):
+        totals.add(task, row.errors)
+        if row.errors is not None:
+            cache.sets.put(request.key(task), row.errors)
+        elif row.error is not None:
+            drop_frames(row.error)
+            if len(estimate.sets) == 1:
+                raise row.error
+            failures[names[task.tensor_set.rows[0]]] = row.error
+    found = state(weights)
+    for name, errors in found.errors.items() if not failures else ():
+        cache.totals.put(request.total_key(name), errors)
+    return found
 
 
 # The lines of the table.

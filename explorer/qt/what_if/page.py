@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -34,9 +35,9 @@ from explorer.qt.what_if.estimate import (
     WhatIfEstimate,
     WhatIfRequest,
     WhatIfState,
-    WhatIfWork,
     estimate_of,
     lines_of,
+    measure,
 )
 from explorer.qt.widgets.building import NOTE, tab_through
 from explorer.qt.widgets.labels import plain_label
@@ -273,7 +274,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         self._keys: WeakKeyDictionary[Document, object] = WeakKeyDictionary()  # of originals
         self._document: Document | None = None
         self._caches: WeakKeyDictionary[Document, WhatIfCache] = WeakKeyDictionary()
-        self._work: WhatIfWork | None = None
+        self._measuring = False
         self._wants_errors = False  # whether the estimate is to be followed by measuring
         self._asked_for = False  # whether the user started the work
         self._wanted: WhatIfRequest | None = None
@@ -374,7 +375,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
             return None
         matrix, source = self._references.matrix, self._source()
         inputs = self.plan_inputs(document)
-        if self._work is not None and self._wanted is not None:
+        if self._measuring and self._wanted is not None:
             inputs = self._wanted.inputs  # other plans are no reason to measure again
         by_recipe = self.controls.by_recipe
         return WhatIfRequest(document, rows, types, by_recipe, source, matrix, inputs)
@@ -417,13 +418,11 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
             machine = self._machine or detect()
             estimate = estimate_of(wanted, machine, job.check)
             estimate.recall(cache)
-            return _Estimated(
-                machine,
-                estimate,
-                estimate.known(cache),
-                len(estimate.unknown_types(cache)),
-                sum(task.cost for task in estimate.missing(cache)),
-            )
+            errors = estimate.known(cache)
+            asked = [name for name in wanted.types if name in estimate.tasks]
+            unknown = [name for name in asked if name not in errors or not errors[name].complete]
+            cost = sum(task.cost for task in estimate.missing(cache))
+            return _Estimated(machine, estimate, errors, len(unknown), cost)
 
         return Request(
             key=("estimate", wanted),
@@ -434,14 +433,14 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         )
 
     def _measure_request(self, estimate: WhatIfEstimate) -> Request[_Estimated | WhatIfState]:
-        if self._work is None:
-            self._work = WhatIfWork(estimate, self._cache(estimate.request.document))
+        self._measuring = True
+        cache = self._cache(estimate.request.document)
         return Request(
             key=("errors", estimate.request),
             title="Trying other types",
             heading="",
             failure="Other types cannot be tried",
-            work=self._work.run,
+            work=partial(measure, estimate, cache),
         )
 
     # Life
@@ -454,11 +453,11 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
             self.progress.start()
 
     def show_ended(self) -> None:
-        self._work = None
+        self._measuring = False
         self.progress.rest("", "")
 
     def show_cancelled(self) -> None:
-        self._work = None
+        self._measuring = False
         if self.estimate is None:
             super().show_cancelled()
             return
@@ -471,7 +470,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         super().show_failed(heading, error)
 
     def show_part(self, part: WhatIfState) -> None:
-        if self._work is not None:
+        if self._measuring:
             self.progress.show_progress(part.done, part.total)
         self._show(part.errors)
 

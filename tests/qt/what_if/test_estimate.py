@@ -27,9 +27,9 @@ from explorer.qt.what_if.estimate import (
     WhatIfEstimate,
     WhatIfRequest,
     WhatIfState,
-    WhatIfWork,
     estimate_of,
     lines_of,
+    measure,
 )
 from explorer.qt.widgets.table_model import TableModel
 from tests.helpers.model_pairs import write_gguf
@@ -193,7 +193,7 @@ class _Job:
 
 
 def _run(estimate: WhatIfEstimate, kept: WhatIfCache) -> WhatIfState:
-    return WhatIfWork(estimate, kept).run(_Job())  # type: ignore[arg-type]
+    return measure(estimate, kept, _Job())  # type: ignore[arg-type]
 
 
 def test_more_results_than_are_kept_are_not_measured_again(document: Document) -> None:
@@ -202,7 +202,7 @@ def test_more_results_than_are_kept_are_not_measured_again(document: Document) -
     kept = WhatIfCache(LruCache(3))
     first = _run(estimate, kept)
     assert first.done == first.total
-    assert estimate.unknown_types(kept) == []
+    assert estimate.unknown(kept) == {}
     assert estimate.missing(kept) == []
     again = _run(estimate_of(request, MACHINE, lambda: None), kept)
     assert again.total == 0
