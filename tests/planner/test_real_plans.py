@@ -52,9 +52,11 @@ _NOT_COMPARABLE = {
 _BUILDS = {
     **dict.fromkeys(("llama32-3b-llamasharp", "qwen3-4b-spark-c4096"), 9400),
     "gptoss20b-m5-131k": 7820,
+    "qwen3-8b-gfx906-q4kv": 8505,
 }
 """Builds that logs do not name. Of two bindings main memory has masks of 32 bits, so they are older
-than 9415, whatever the day of the log; of a log of January 2026 room for given embeddings."""
+than 9410, whatever the day of the log; of a log of January 2026 room for given embeddings; of one
+with a q4_0 cache no room for turned queries."""
 
 
 class _Real:
@@ -145,8 +147,12 @@ def test_weights_are_as_logged(real: _Real) -> None:
     assert sum(close) >= len(close) - 4
 
 
-@pytest.mark.parametrize(("place", "count", "most"), [("GPU", 27, 0.03), ("host", 17, 0.016)])
-def test_compute_buffers_are_as_logged(real: _Real, place: str, count: int, most: float) -> None:
+@pytest.mark.parametrize(
+    ("place", "count", "most", "close"), [("GPU", 27, 0.03, 21), ("host", 17, 0.016, 17)]
+)
+def test_compute_buffers_are_as_logged(
+    real: _Real, place: str, count: int, most: float, close: int
+) -> None:
     pairs = [
         (case["id"], planned / measured)
         for case, name, which, planned, measured in real.figures()
@@ -154,3 +160,4 @@ def test_compute_buffers_are_as_logged(real: _Real, place: str, count: int, most
     ]
     assert len(pairs) >= count
     assert {name for name, ratio in pairs if abs(ratio - 1) > most} == set()
+    assert sum(abs(ratio - 1) < 0.0011 for _, ratio in pairs) >= close

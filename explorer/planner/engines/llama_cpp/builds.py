@@ -1,6 +1,6 @@
 """Builds of llama.cpp: what changed from which one on, where that changes memory.
 
-Read in the source distributions of builds 9093 to 11434; what is older in llama.cpp's history and
+Read in the source distributions of builds 8505 to 11434; what is older in llama.cpp's history and
 in logs. A change is dated by the first build that was seen with it, so up to 50 builds before it
 may have it too.
 """
@@ -19,6 +19,7 @@ class Revision(NamedTuple):
     windows: bool
     rows: bool
     given: bool
+    rotated: bool
     narrow_masks: bool
     few_logits: bool
     kernel_copies: bool
@@ -41,7 +42,8 @@ CHANGES: Final = (
     # PR 14959; without such numbers PR 14363 forces one cache for all requests
     Change(6097, "rows", "numbers the cells that it writes, and may have a cache per request"),
     Change(7820, "given", "reserves room for given embeddings beside those of tokens"),  # PR 18898
-    Change(9415, "narrow_masks", "keeps masks of flash attention in 16 bits"),
+    Change(8635, "rotated", "turns keys and values before they are quantized"),  # PR 21038
+    Change(9410, "narrow_masks", "keeps masks of flash attention in 16 bits"),  # PR 23764
     Change(9464, "few_logits", "reserves logits of few tokens in llama-server"),  # PR 23861
     Change(9489, "kernel_copies", "reserves the 16-bit copies of a quantized cache"),
     Change(10644, "metal_copies", "reserves 16-bit copies of the cache", ("Metal",)),  # PR 27390
