@@ -53,10 +53,11 @@ _BUILDS = {
     **dict.fromkeys(("llama32-3b-llamasharp", "qwen3-4b-spark-c4096"), 9400),
     "gptoss20b-m5-131k": 7820,
     "qwen3-8b-gfx906-q4kv": 8505,
+    "qwen36-27b-mtp-5090": 9129,
 }
 """Builds that logs do not name. Of two bindings main memory has masks of 32 bits, so they are older
 than 9410, whatever the day of the log; of a log of January 2026 room for given embeddings; of one
-with a q4_0 cache no room for turned queries."""
+with a q4_0 cache no room for turned queries; of one of May 2026 none for what MTP layers read."""
 
 
 class _Real:
@@ -148,7 +149,7 @@ def test_weights_are_as_logged(real: _Real) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "count", "most", "close"), [("GPU", 27, 0.03, 21), ("host", 17, 0.016, 17)]
+    ("place", "count", "most", "close"), [("GPU", 27, 0.018, 21), ("host", 17, 0.016, 17)]
 )
 def test_compute_buffers_are_as_logged(
     real: _Real, place: str, count: int, most: float, close: int

@@ -201,9 +201,14 @@ class Block:
         bias = self.weight(f"{name}.bias") if biased else None
         return current if bias is None else like("add", current, bias)
 
+    @property
+    def outputs(self) -> str:
+        """Where the rows are chosen whose logits are asked for: of `Rules.outputs`."""
+        return self.rules.outputs if self.batch.revision.hidden else "last block"
+
     def rows_for_output(self, is_last: bool, *tensors: Tensor) -> tuple[Tensor, ...]:
         """Return of the last block only the rows whose logits are asked for."""
-        if not is_last or self.rules.outputs != "last block":
+        if not is_last or self.outputs != "last block":
             return tensors
         return tuple(get_rows(tensor, self.chosen_outputs) for tensor in tensors)
 

@@ -180,10 +180,10 @@ def _logits(block: Block, current: Tensor) -> Tensor:
     if not rules.makes_words:
         current.is_output = True
         return current
-    if rules.outputs == "before norm":
+    if block.outputs == "before norm":
         current.is_output = True
         current = get_rows(current, block.chosen_outputs)
-    elif rules.outputs == "rows before norm":
+    elif block.outputs == "rows before norm":
         current = get_rows(current, block.chosen_outputs)
         current.is_output = True
     names, blocks = block.header.weights_by_name, block.header.blocks
@@ -191,7 +191,7 @@ def _logits(block: Block, current: Tensor) -> Tensor:
     norm = "output_norm" if "output_norm.weight" in names else "token_embd_norm"
     norm = f"{own}norm" if own and f"{own}norm.weight" in names else norm
     current = block.normed(current, f"{norm}.", blocks)
-    if rules.outputs == "behind norm":
+    if block.outputs == "behind norm":
         current.is_output = True
         current = get_rows(current, block.chosen_outputs)
     current.is_output = True

@@ -20,6 +20,7 @@ class Revision(NamedTuple):
     rows: bool
     given: bool
     rotated: bool
+    hidden: bool
     narrow_masks: bool
     few_logits: bool
     kernel_copies: bool
@@ -43,6 +44,7 @@ CHANGES: Final = (
     Change(6097, "rows", "numbers the cells that it writes, and may have a cache per request"),
     Change(7820, "given", "reserves room for given embeddings beside those of tokens"),  # PR 18898
     Change(8635, "rotated", "turns keys and values before they are quantized"),  # PR 21038
+    Change(9222, "hidden", "keeps what the last block found, of models that may have MTP layers"),
     Change(9410, "narrow_masks", "keeps masks of flash attention in 16 bits"),  # PR 23764
     Change(9464, "few_logits", "reserves logits of few tokens in llama-server"),  # PR 23861
     Change(9489, "kernel_copies", "reserves the 16-bit copies of a quantized cache"),
