@@ -98,12 +98,12 @@ class Target:
         text = "context of the program" if tokens is None else f"{context_text(tokens)} tokens"
         return f"{text}, {self.settings.kv_cache_type or 'f16'} cache"
 
-    def inputs(self, asked: PlanInputs | None, h: Hyperparameters) -> PlanInputs:
+    def inputs(self, trained_context: int | None, asked: PlanInputs | None = None) -> PlanInputs:
         """Return what a model is planned with: what is asked of it, or else of all alike."""
         if asked is None:
-            settings, trained = self.settings, h.trained_context
-            if settings.context is not None and trained:
-                settings = replace(settings, context=min(settings.context, trained))
+            settings = self.settings
+            if settings.context is not None and trained_context:
+                settings = replace(settings, context=min(settings.context, trained_context))
             asked = PlanInputs(settings)
         return replace(asked, devices=self.devices, host=self.host)
 
@@ -284,7 +284,7 @@ def fit_of(
         if h.architecture in ARCHITECTURES:
             why, word = answer(None, NO_LAYERS).sentence, _UNPLANNED
         return ModelFit(None, why, word=word)
-    inputs = target.inputs(asked, h)
+    inputs = target.inputs(h.trained_context, asked)
     request = completed(inputs, model).request(h, env.used(target.environment))
     engine = inputs.engine_for(h)
     try:

@@ -74,7 +74,7 @@ class PlannedMachine(QObject):
         self._restored = False
         self._devices: tuple[Device, ...] | None = None  # that the user chose; None: the found ones
         self._host: tuple[Host | None] | None = None
-        self._inputs: dict[Path, PlanInputs] = {}
+        self._inputs: dict[Path, PlanInputs | None] = {}  # None: as of all
         self._unsaved: dict[Path, None] = {}  # models of which something else is asked
         self._settling = QTimer(self)
         self._settling.setSingleShot(True)
@@ -129,19 +129,22 @@ class PlannedMachine(QObject):
         """ "L4, 22.5 GiB · 61.2 GiB main memory", for the status bar; loads the planner."""
         return self.target().brief if self.known else "Looking at this machine…"
 
-    def inputs(self, path: Path) -> PlanInputs:
-        """Return what a model is planned with: what was asked of it, and this machine."""
+    def asked_of(self, path: Path) -> PlanInputs | None:
+        """Return what was asked of a model; None: what is asked of all."""
         from explorer.planner.inputs import PlanInputs  # noqa: PLC0415 - as above
 
-        self._restore()
         if path not in self._inputs:
-            text, self._inputs[path] = self._notes.model_note(path, _MODEL_NOTE), PlanInputs()
+            text, self._inputs[path] = self._notes.model_note(path, _MODEL_NOTE), None
             if text:
                 try:
                     self._inputs[path] = PlanInputs.from_record(_parsed(text) | {"devices": []})
                 except PlanError:  # damaged, or of a later version: nothing was asked
                     self._notes.set_model_note(path, _MODEL_NOTE, "")
-        return replace(self._inputs[path], devices=self.devices, host=self.host)
+        return self._inputs[path]
+
+    def inputs(self, path: Path, trained_context: int | None) -> PlanInputs:
+        """Return what a model is planned with: what is asked of it or of all; and this machine."""
+        return self.target().inputs(trained_context, self.asked_of(path))
 
     def with_reserves(self, devices: tuple[Device, ...]) -> tuple[Device, ...]:
         """Return GPUs with the reserves that are remembered for their names."""
@@ -169,7 +172,9 @@ class PlannedMachine(QObject):
         self.found = found
         self.changed.emit()
 
-    def plan_for(self, inputs: PlanInputs, path: Path | None = None) -> None:
+    def plan_for(
+        self, inputs: PlanInputs, path: Path | None = None, trained_context: int | None = None
+    ) -> None:
         """Plan for the machine of some inputs from now on, and ask of a model what they ask."""
         self._restore()
         before = self.devices, self.host
@@ -185,24 +190,25 @@ class PlannedMachine(QObject):
         changed = (self.devices, self.host) != before
         if changed or self.reserves != reserves:
             self._keep()
+        if path is not None:
+            of_all = inputs == self.target().inputs(trained_context)
+            asked = None if of_all else replace(inputs, devices=(), host=None)
+            if self.asked_of(path) != asked:
+                self._inputs[path] = asked
+                self._unsaved[path] = None
+                self._settling.start()
         if changed:
             self.changed.emit()
-        if path is None:
-            return
-        asked = replace(inputs, devices=(), host=None)
-        if replace(self.inputs(path), devices=(), host=None) != asked:
-            self._inputs[path] = asked
-            self._unsaved[path] = None
-            self._settling.start()
 
     def save(self) -> list[Path]:
         """Keep what is asked of models now; return those of which something else is asked."""
         paths = list(self._unsaved)
         self._unsaved.clear()
         for path in paths:
-            asked = self._inputs[path]
-            record = {"settings": asked.settings.record(), "profile": asked.profile}
-            self._notes.set_model_note(path, _MODEL_NOTE, json.dumps(record))
+            asked, text = self._inputs[path], ""
+            if asked is not None:
+                text = json.dumps({"settings": asked.settings.record(), "profile": asked.profile})
+            self._notes.set_model_note(path, _MODEL_NOTE, text)
         return paths
 
     def settle(self) -> None:

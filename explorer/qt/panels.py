@@ -398,7 +398,8 @@ class Panels(Pages):
     def _plan_inputs(self, document: Document) -> PlanInputs | None:
         """Return what a model is planned with; None until the machine is known."""
         self.machine.look()
-        return self.machine.inputs(document.path) if self.machine.known else None
+        trained = document.facts.context_length
+        return self.machine.inputs(document.path, trained) if self.machine.known else None
 
     def ask_machine(self) -> None:
         """Ask which machine everything is planned for, on whatever page one is."""

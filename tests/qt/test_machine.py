@@ -178,7 +178,7 @@ def test_other_hardware_found_is_planned_for_unless_something_was_chosen(
     with qtbot.waitSignal(machine.changed):
         machine.look()
     path = Path("model.gguf")
-    machine.plan_for(machine.inputs(path), path)
+    machine.plan_for(machine.inputs(path, 0), path)
     assert not machine.is_chosen
     assert notes.texts == {}  # nothing was chosen, so nothing is kept
     reserved = Device("0", "CUDA", 12 * GIB, name="Test GPU", reserve=GIB)
@@ -232,7 +232,7 @@ def test_what_was_kept_may_be_damaged(saved: object) -> None:
     notes.set_note("machine", text)
     notes.set_model_note(path, "plan", text)
     machine = PlannedMachine(RecordingServices(JobRunner()), notes)
-    assert isinstance(machine.inputs(path), PlanInputs)
+    assert isinstance(machine.inputs(path, 0), PlanInputs)
     assert isinstance(machine.text, str)
 
 

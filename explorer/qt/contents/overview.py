@@ -196,7 +196,7 @@ class OverviewView(QtWidgets.QScrollArea):
         self._jobs.cancel()
         if document is None or not _is_planned(document) or not machine.known:
             return
-        asked, target = machine.inputs(document.path), machine.target()
+        asked, target = machine.asked_of(document.path), machine.target()
 
         def work(job: Job) -> tuple[ModelFit, str]:
             from explorer.present.fits import fit_of, fit_statement  # noqa: PLC0415 - loads planner

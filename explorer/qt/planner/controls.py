@@ -351,11 +351,11 @@ class SettingsControls(QtWidgets.QWidget):
         if setting is _ENGINE:
             self._state.replace_inputs(profile=None)
         else:
-            self._state.apply({setting.name: None})
+            self._state.apply({setting.name: getattr(self._state.of_all, setting.name)})
 
     def follow(self, current: CurrentPlan) -> None:
         """Show what is asked for, and what the plan makes of it; grey what a profile ignores."""
-        inputs, plan = current.inputs, current.plan
+        inputs, plan, of_all = current.inputs, current.plan, self._state.of_all
         self._offer_stops(current)
         if current.engine is not self._engine:
             self._engine = current.engine
@@ -364,7 +364,7 @@ class SettingsControls(QtWidgets.QWidget):
         for name, row in self.rows.items():
             asked = inputs.profile if row.setting is _ENGINE else getattr(inputs.settings, name)
             row.show(asked, current)
-            row.is_asked = asked is not None
+            row.is_asked = asked != getattr(of_all, name, None)
             held = None
             if plan is not None and row.editor.isEnabled():
                 held = plan.effective.get(name)

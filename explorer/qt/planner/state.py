@@ -33,7 +33,8 @@ from explorer.planner.inputs import (
 )
 from explorer.planner.plans import Engine, Plan
 from explorer.planner.request import PlanRequest
-from explorer.planner.together import Loaded, load_first, usual_inputs
+from explorer.planner.settings import Settings
+from explorer.planner.together import Loaded, load_first
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobRunner, JobSlot, keep_gui_responsive
 from explorer.qt.machine import PlannedMachine, plain_name
@@ -282,11 +283,8 @@ class PlannerState(QObject):
 
     def set_also(self, models: Sequence[PlannedModel]) -> None:
         """Plan as if these models were loaded already, each with what is asked of it."""
-        asked = ((model, self.basis.inputs(model.path)) for model in models)
         self._also = tuple(
-            (model.title, model.h, model.complete(inputs if inputs.settings.record() else usual))
-            for model, inputs in asked
-            for usual in [usual_inputs(model.h)]
+            (model.title, model.h, model.complete(self._kept_inputs(model))) for model in models
         )
         self.also = tuple(models)
         self._left = {}
@@ -407,9 +405,20 @@ class PlannerState(QObject):
         if model is not None:
             kept = self._histories.get(model.path)
             if kept is None:
-                kept = self._histories[model.path] = History(self.basis.inputs(model.path))
+                kept = self._histories[model.path] = History(self._kept_inputs(model))
             self.history = kept
         self._take_machine()
+
+    def _kept_inputs(self, model: PlannedModel) -> PlanInputs:
+        return self.basis.inputs(model.path, model.h.trained_context)
+
+    @property
+    def of_all(self) -> Settings:
+        """What is asked of all models alike, the current one among them; nothing without one."""
+        model = self.model
+        if model is None:
+            return Settings()
+        return self.basis.target().inputs(model.h.trained_context).settings
 
     def set_others(self, others: list[PlannedModel]) -> None:
         """Compare with other models; one that is closed is loaded no more."""
@@ -422,8 +431,10 @@ class PlannerState(QObject):
 
     def _take_machine(self) -> None:
         """Plan for the machine as it is chosen or found now; that is not a step to undo."""
-        devices, host = self.basis.devices, self.basis.host
-        if (devices, host) != (self.inputs.devices, self.inputs.host):
+        devices, host, model = self.basis.devices, self.basis.host, self.model
+        if model is not None and self.basis.asked_of(model.path) is None:
+            self.history.value = self._kept_inputs(model)  # of all is asked something else
+        elif (devices, host) != (self.inputs.devices, self.inputs.host):
             self.history.value = replace(self.inputs, devices=devices, host=host)
         if not self._telling:
             self.flush()
@@ -492,7 +503,9 @@ class PlannerState(QObject):
     def _notify(self) -> None:
         """Let the whole program plan with the inputs."""
         self._telling = True
-        self.basis.plan_for(self.inputs, None if self.model is None else self.model.path)
+        model = self.model
+        known = () if model is None else (model.path, model.h.trained_context)
+        self.basis.plan_for(self.inputs, *known)
         self._telling = False
 
     def reserve(self, found: Mapping[str, int]) -> None:

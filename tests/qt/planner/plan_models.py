@@ -25,6 +25,7 @@ from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host
 from explorer.planner import plan as make_plan
 from explorer.planner.engines.ollama_013.engine import OLLAMA_013
+from explorer.planner.inputs import PlanInputs
 from explorer.planner.plans import Plan
 from explorer.present.plan import Kind
 from explorer.qt.document import Document
@@ -136,6 +137,7 @@ class Panel:
         view.set_other_documents([])
         state.restore("{}")
         machine.bandwidths.clear()
+        machine.ask_of_all(8192, "f16")
         state.replace_inputs(devices=machine.found.devices, host=machine.found.host)
         machine.reserves.clear()
         body.pages.setTabVisible(body.pages.indexOf(body.log), False)
@@ -201,7 +203,9 @@ class Panel:
     def show(self, document: Document, profile: str | None = OLLAMA_013.name) -> None:
         """Plan for a model, by a profile that was asked of it before."""
         machine = self.view.machine
-        machine.plan_for(replace(machine.inputs(document.path), profile=profile), document.path)
+        asked = machine.asked_of(document.path) or PlanInputs()  # by itself, the program's context
+        asked = replace(asked, profile=profile, devices=machine.devices, host=machine.host)
+        machine.plan_for(asked, document.path)
         self.app.selection.show_document(document)
         self.view.show_document(document)
         self.qtbot.waitUntil(

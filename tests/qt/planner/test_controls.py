@@ -98,10 +98,10 @@ def test_says_what_holds_where_it_is_not_what_was_asked_for(panel: Panel) -> Non
     row = controls.rows["context"]
     assert "trained for 131,072" in row.holds.accessibleDescription()
     controls.rows["context"].reset.click()
-    assert panel.state.inputs.settings.context is None
+    assert panel.state.inputs.settings.context == 8192  # as of all models
     panel.settle()
     assert controls.rows["context"].holds.text() == ""  # the field says it
-    assert controls.context_edit.text() == "4,096"
+    assert controls.context_edit.text() == "8,192"
     assert controls.rows["context"].reset.isHidden()
 
 

@@ -14,7 +14,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.errors import ExplorerError
 from explorer.hardware import detect
-from explorer.planner import Device
+from explorer.planner import Device, Settings
 from explorer.planner.engines.ollama_013.engine import OLLAMA_013
 from explorer.present.plan import Kind
 from explorer.qt.document import Document
@@ -76,8 +76,11 @@ def test_the_demo_and_other_models_can_be_planned(panel: Panel, demo: Document) 
     panel.state.replace_inputs(profile=OLLAMA_013.name)
     panel.assert_shown()
     asked = panel.state.inputs
-    assert asked.settings.context is None  # each model has settings of its own
+    assert asked.settings.context == 4096  # as of all, and it was trained for no more
     assert (asked.devices, asked.host) == (before.devices, before.host)
+    panel.state.replace_inputs(profile=None)  # of it nothing is asked: it follows the library
+    panel.view.machine.ask_of_all(2048, "q8_0")
+    assert panel.state.inputs.settings == Settings(context=2048, kv_cache_type="q8_0")
     panel.view.show_document(document)
     assert panel.state.inputs == before
     panel.state.undo()
