@@ -175,12 +175,15 @@ class Catalogue:
     def search(self, words: str) -> tuple[Gpu, ...]:
         """Return the GPUs whose name, vendor, kind or library has every word; all for no word.
 
-        A size, such as ``12GB``, is that of the memory; of one size the newest come first.
+        A size, such as ``12GB``, is that of the memory. Of one size cards of their own come first,
+        before those that share main memory, and the newest of them.
         """
         text = words[:200].casefold()
         wanted = [f" {size}gb " for size in _SIZE.findall(text)] + _SIZE.sub("", text).split()
         found = [gpu for gpu in self.gpus if all(word in _search_text(gpu) for word in wanted)]
-        return tuple(sorted(found, key=lambda gpu: -gpu.year) if _SIZE.search(text) else found)
+        if _SIZE.search(text):
+            found.sort(key=lambda gpu: (gpu.integrated, -gpu.year))
+        return tuple(found)
 
 
 def _search_text(gpu: Gpu) -> str:

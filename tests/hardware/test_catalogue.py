@@ -211,6 +211,13 @@ def test_a_size_finds_the_cards_that_are_sold_with_it(words: str) -> None:
     assert "NVIDIA GeForce RTX 4070" in [gpu.name for gpu in found]
 
 
+def test_of_one_size_cards_come_before_what_shares_main_memory() -> None:
+    found = [(gpu.integrated, -gpu.year) for gpu in load_catalogue().search("24GB")]
+    assert found[-1][0]
+    assert not found[0][0]
+    assert found == sorted(found)
+
+
 def test_a_gpu_becomes_a_device_of_a_plan() -> None:
     device = load_catalogue().find("RTX 3090").device("1")
     assert (device.id, device.library, device.free) == ("1", "CUDA", 24 * GIB)

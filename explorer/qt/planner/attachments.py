@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -125,6 +126,7 @@ class AttachmentsBox(QtWidgets.QWidget):
         self, attached: tuple[Attachment, ...], free: list[Attachment], *, proposes_mtp: bool
     ) -> None:
         holder = QtWidgets.QWidget(self)
+        focused = next((one.objectName() for one in self.buttons if one.hasFocus()), None)
         buttons = []
         if proposes_mtp:
             tip = "Let the model's own MTP layers draft tokens, which makes it faster"
@@ -141,6 +143,7 @@ class AttachmentsBox(QtWidgets.QWidget):
             button = push_button(holder, f"{'✕' if is_added else '+'} {_name(one)}", tip)
             button.setAccessibleName(f"{act} {kind} {_name(one)}")
             button.clicked.connect(partial(self._remove if is_added else self._add, one))
+            button.setObjectName(str(one.path))
             buttons.append(button)
         self.buttons = buttons
         flow = Flow(*buttons)
@@ -153,6 +156,11 @@ class AttachmentsBox(QtWidgets.QWidget):
             self._holder.deleteLater()
         self._holder = holder
         holder.setVisible(bool(buttons))
+        for before, after in itertools.pairwise(self.tab_chain()):  # Qt puts new ones last of all
+            self.setTabOrder(before, after)
+        for button in buttons:
+            if button.objectName() == focused:
+                button.setFocus()
 
     # Changes
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QFileDialog
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication, QFileDialog
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.document import Document
@@ -65,6 +66,23 @@ def test_a_click_adds_what_lies_beside_the_model_and_another_removes_it(panel: P
     box.buttons[0].click()
     panel.settle()
     assert panel.state.current.plan.total == before
+
+
+def test_keys_reach_what_may_be_added_and_stay_there(panel: Panel) -> None:
+    box, qtbot = panel.body.attachments, panel.qtbot
+    qtbot.waitUntil(lambda: _texts(box) == ["+ mmproj.gguf", "+ style.gguf"])
+    box.speculation.setFocus()
+    for number in range(2):
+        qtbot.keyClick(QApplication.focusWidget(), Qt.Key.Key_Tab)
+        assert QApplication.focusWidget() is box.buttons[number]
+    qtbot.keyClick(box.buttons[1], Qt.Key.Key_Space)
+    panel.settle()
+    assert _texts(box) == ["✕ style.gguf", "+ mmproj.gguf"]
+    assert QApplication.focusWidget() is box.buttons[0]  # the same file, to be removed again
+    qtbot.keyClick(box.buttons[0], Qt.Key.Key_Backtab)
+    assert QApplication.focusWidget() is box.speculation
+    box.buttons[0].click()
+    panel.settle()
 
 
 def test_a_draft_model_is_chosen_where_speculation_is(panel: Panel) -> None:
