@@ -19,8 +19,9 @@ QUANTS: Final = "quants"
 
 
 _FILLERS: Final = (
-    "a an and any are between can could do does for get have i if in is it many me mode much my of "
-    "on or per please run see show some that the there this to use want will with would you"
+    "a an and any are between can could do does enough for get have i if in is it many me mode much "
+    "my of on or per please see show so some that the there this to use very want which will with "
+    "would you"
 )
 FILLERS: Final = frozenset(_FILLERS.split())
 """Words of a question that say nothing of what is asked."""
@@ -38,21 +39,23 @@ QUESTIONS: Final = (
     Question(
         "Does this model fit? Largest context, memory",
         "planner",
-        "fit fits run runs vram ram memory kv cache smaller context tokens offload layers "
-        "command ollama server how",
+        "what fit fits run runs start load vram ram memory kv cache smaller context length tokens "
+        "offload layers experts moe cpu command ollama lm studio server how",
     ),
-    Question("How fast is it, and why is it slow?", "planner", "speed slow fast tokens/s second"),
+    Question(
+        "How fast is it, and why is it slow?", "planner", "speed slow fast tokens/s second how why"
+    ),
     Question(
         "Pictures, sound: add a projector, an adapter or a draft model",
         ATTACHMENTS,
-        "projector mmproj vision images audio multimodal adapter lora draft speculative file",
+        "projector mmproj vision images audio multimodal adapter lora draft mtp speculative file",
     ),
     Question(
         "Two models at once: what fits beside another?",
         "planner",
         "two models several both together also loaded embedding beside",
     ),
-    Question("Which of my models fit?", "library", "fit fits downloaded list"),
+    Question("Which of my models fit?", "library", "models fit fits run downloaded list"),
     Question(
         "Which quant should I take?",
         QUANTS,
@@ -62,19 +65,29 @@ QUESTIONS: Final = (
     Question(
         "Free space: unused files, the largest models",
         FILES,
-        "free space delete remove disk full clean duplicates unused ollama rm",
+        "free space delete remove hard disk full clean duplicates unused ollama rm",
     ),
-    Question("What is in this file?", "overview", "what file inside architecture type quant size"),
-    Question("What changed between two models?", "compare", "diff difference quants q4 q8"),
+    Question(
+        "What is in this file, and is it damaged?",
+        "overview",
+        "what file inside architecture type quant size damaged broken corrupt problems",
+    ),
+    Question(
+        "What changed between two models?", "compare", "compare diff difference quants q4 q8"
+    ),
     Question(
         "What does quantization lose? Errors, importance matrix",
         "errors",
-        "error quality loss lossy imatrix importance rmse quant quants better",
+        "error quality loss lossy imatrix importance rmse perplexity quant quants better",
     ),
     Question("Which tensors lost most?", "error_tensors", "layer worst tensors error lost most"),
     Question("Which layers lost most?", "error_map", "layer map worst error lost most"),
     Question("What if it had other types?", "what_if", "what if types recipes smaller requantize"),
-    Question("Which tensors stand out?", "survey", "layer outlier tensors largest biggest map all"),
-    Question("Chat template and other metadata", "metadata", "chat template prompt rope license"),
+    Question(
+        "Which tensors stand out?", "survey", "layer outliers tensors largest biggest map all"
+    ),
+    Question(
+        "Chat template and other metadata", "metadata", "chat template system prompt rope license"
+    ),
     Question("Tokens of the vocabulary", "vocabulary", "token tokens tokenizer special bos eos"),
 )

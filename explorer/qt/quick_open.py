@@ -198,7 +198,8 @@ def _layers(document: Document) -> SearchSource:
 def answers() -> SearchSource:
     """Return the pages that answer questions; of equal results they come first."""
     texts, words = [one.text for one in QUESTIONS], [one.words for one in QUESTIONS]
-    return SearchSource(ResultKind.ANSWER, texts, None, words)
+    ranks = np.arange(len(texts))  # as they stand in the table, what is asked most first
+    return SearchSource(ResultKind.ANSWER, texts, None, words, ranks=ranks)
 
 
 def command_details(commands: Sequence[QAction], menus: Mapping[QAction, str]) -> list[str]:

@@ -97,6 +97,17 @@ class WaitingNames(list[str]):
         ("tokens per second", "planner"),
         ("how many tokens fit", "planner"),
         ("ollama command", "planner"),
+        ("why is it so slow", "planner"),
+        ("do I have enough VRAM", "planner"),
+        ("what can I run", "planner"),
+        ("which models can I run", "library"),
+        ("context length", "planner"),
+        ("hard disk full", FILES),
+        ("quant", QUANTS),
+        ("is it damaged", "overview"),
+        ("perplexity", "errors"),
+        ("outliers", "survey"),
+        ("system prompt", "metadata"),
     ],
 )
 def test_a_question_in_peoples_words_is_answered_first(
