@@ -76,7 +76,8 @@ class LibraryTree(QTreeView):
     def __init__(self, model: LibraryModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.library = model
-        self.is_narrow = False  # then some columns are hidden
+        self.is_narrow = False  # then some columns are hidden:
+        self._left_out: list[LibraryColumn] = []  # those that come back where there is room
         self._saved_view: tuple[list[Node], Node | None, Node | None, int, int] | None = None
         self.setHeader(PaddedHeader(self))
         model.modelAboutToBeReset.connect(self._remember)  # before Qt's view forgets its rows
@@ -117,10 +118,14 @@ class LibraryTree(QTreeView):
 
     def _hide_columns(self, *, narrow: bool) -> None:
         """Hide what the details say too, where there is no room for it beside the answers."""
-        if narrow is not self.is_narrow:
-            self.is_narrow = narrow
-            for column in (LibraryColumn.ARCHITECTURE, LibraryColumn.USED):
-                self.column_layout.show_column(column, on=not narrow)
+        if narrow is self.is_narrow:
+            return
+        self.is_narrow = narrow
+        if narrow:
+            said = (LibraryColumn.ARCHITECTURE, LibraryColumn.USED)
+            self._left_out = [column for column in said if not self.isColumnHidden(column)]
+        for column in self._left_out:
+            self.column_layout.show_column(column, on=not narrow)
 
     def widen_columns(self) -> None:
         """Give columns the room that texts need which have come meanwhile."""

@@ -754,6 +754,11 @@ def test_a_narrow_list_keeps_the_answers_in_sight(panel: Panel) -> None:
         panel.view.save_layout()  # as every few seconds
         assert [panel.tree.isColumnHidden(column) for column in own] == [hidden, hidden]
         assert not panel.tree.isColumnHidden(COLUMN.FITS)
+    panel.tree.column_layout.show_column(COLUMN.USED, on=False)  # as the user chose
+    for width in (840, 1100):
+        panel.view.resize(width, 600)
+        panel.settle()
+    assert [panel.tree.isColumnHidden(column) for column in own] == [False, True]
 
 
 def test_bars_say_how_large_models_are_beside_the_largest(panel: Panel) -> None:
