@@ -522,7 +522,6 @@ class Engine(ABC):
         rule: How its figures come about, in one clause, for who compares engines.
         settings: The settings that it knows.
         first: Settings that most people leave alone, but not those who use it.
-        ignored: Setting → why it changes nothing; of those that `settings` lacks.
         chooses: Settings that it chooses by itself where they are left open.
         shares_context: Whether the context one asks for is that of all sequences together.
         context_step: Contexts are multiples of so many tokens.
@@ -540,7 +539,6 @@ class Engine(ABC):
     short_title: str
     rule: str
     settings: Sequence[Setting]
-    ignored: Mapping[str, str]
     first: Sequence[str] = ()
     chooses: Sequence[str] = ()
     shares_context: bool = False

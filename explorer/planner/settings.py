@@ -329,11 +329,10 @@ SWA_FULL: Final = Setting(
 )
 RESERVE: Final = Setting(
     "reserve",
-    "Reser&ve",
+    "",
     Bytes(),
     ("--reserve",),
     "Memory of each GPU for the driver and other programs. Not set: a range from public logs",
-    advanced=True,
 )
 MARGIN: Final = Setting(
     "margin",
@@ -355,12 +354,11 @@ PROGRAM: Final = Setting(
 )
 MTP: Final = Setting(
     "mtp",
-    "&MTP tokens",
+    "",
     Count(0, 1024, auto=0),
     ("--mtp",),
     "Tokens that the model's own MTP layers draft (speculative decoding). Auto is off",
     default=0,
-    advanced=True,
     noun="number of drafted tokens",
 )
 DRAFT_MAX: Final = Setting(
@@ -374,12 +372,11 @@ DRAFT_MAX: Final = Setting(
 )
 ALL_LOGITS: Final = Setting(
     "all_logits",
-    "&All logits",
+    "",
     Switch(only_on="reserve"),
     ("--all-logits",),
     "Reserve logits of the whole micro-batch, as programs do that are not llama-server",
     default=False,
-    advanced=True,
 )
 BUILD: Final = Setting(
     "build",

@@ -14,7 +14,7 @@ from explorer.formats.attachments import is_importance_matrix
 from explorer.formats.facts import describe
 from explorer.formats.model import Model
 from explorer.parallel import Check, never
-from explorer.planner import Device, Host, Hyperparameters, Settings
+from explorer.planner import Device, Host, Settings
 from explorer.planner import environment as env
 from explorer.planner.advice import context_of
 from explorer.planner.engines.llama_cpp.architectures import ARCHITECTURES

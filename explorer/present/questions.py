@@ -19,9 +19,9 @@ QUANTS: Final = "quants"
 
 
 _FILLERS: Final = (
-    "a an and any are between can could do does enough for get have i if in is it many me mode much "
-    "my of on or per please see show so some that the there this to use very want which will with "
-    "would you"
+    "a an and any are between can could do does enough for get have i if in is it many me mode "
+    "much my of on or per please see show so some that the there this to use very want which will "
+    "with would you"
 )
 FILLERS: Final = frozenset(_FILLERS.split())
 """Words of a question that say nothing of what is asked."""
@@ -72,9 +72,7 @@ QUESTIONS: Final = (
         "overview",
         "what file inside architecture type quant size damaged broken corrupt problems",
     ),
-    Question(
-        "What changed between two models?", "compare", "compare diff difference quants q4 q8"
-    ),
+    Question("What changed between two models?", "compare", "compare diff difference quants q4 q8"),
     Question(
         "What does quantization lose? Errors, importance matrix",
         "errors",

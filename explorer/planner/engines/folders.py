@@ -51,7 +51,6 @@ _FIGURES: Final = (*_HELD, "reserved")
 class FolderEngine(Engine):
     """A program that loads safetensors as they are."""
 
-    ignored = MappingProxyType({})
     most_parallel = 1
     is_timed = False
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any, Final
 
 from explorer.errors import PlanError
@@ -49,7 +48,6 @@ class IkLlamaCpp(Engine):
         *(known.CONTEXT, known.KV_CACHE_TYPE, known.CACHE_TYPE_K, known.CACHE_TYPE_V),
         *(known.NUM_GPU, known.TENSOR_SPLIT, known.CPU_MOE_LAYERS, known.RESERVE),
     )
-    ignored = MappingProxyType({})
 
     def unknown(self, h: Hyperparameters) -> str:
         """Return its compute buffers, of every model."""

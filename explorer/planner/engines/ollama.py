@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Final
 
 from explorer.planner import environment as env
 from explorer.planner.devices import GIB, MAX_COUNT, MIB, Device, flash_attention_obstacle, sized
 from explorer.planner.engines.llama_cpp.allocation import Settings as ServerSettings
 from explorer.planner.engines.llama_cpp.engine import (
-    IGNORED,
     PLACING,
     SETTINGS,
     ServerEngine,
@@ -40,13 +38,8 @@ _SMALL_CARD_CELLS: Final = 4096
 _CACHE_BYTES: Final = 2  # of an element, whatever its type
 _EMBEDDING_BATCH: Final = 2048
 
-_OWN: Final = MappingProxyType(
-    {
-        "program": "Ollama is the program",
-        "ubatch": "Ollama gives llama.cpp the batch for both",
-        "kv_unified": "Ollama gives each request a cache of its own",
-    }
-)
+_DECIDED: Final = ("program", "ubatch", "kv_unified")
+"""Settings that Ollama makes itself: the batch is that of both, each request has its own cache."""
 
 
 class Ollama(ServerEngine):
@@ -56,8 +49,7 @@ class Ollama(ServerEngine):
     title = "Ollama 0.30 and later: llama.cpp as Ollama starts it"
     short_title = "Ollama 0.30 and later"
     rule = "Ollama starts the same program with its own context, batch and number of requests"
-    settings = tuple(one for one in SETTINGS if one.name not in _OWN)
-    ignored = MappingProxyType({**IGNORED, **_OWN})
+    settings = tuple(one for one in SETTINGS if one.name not in _DECIDED)
     chooses = PLACING  # Ollama always states a context
 
     def plan(self, request: PlanRequest) -> Plan:

@@ -16,6 +16,7 @@ from explorer.planner.engines.registry import ENGINES, engines_for
 from explorer.planner.plans import Effective, Engine
 from explorer.planner.settings import (
     SETTINGS,
+    TENSOR_SPLIT,
     Bytes,
     Count,
     OneOf,
@@ -232,7 +233,7 @@ class SettingsControls(QtWidgets.QWidget):
         self.rows: dict[str, SettingField] = {}
         self.advanced = FoldButton("", "Settings that most people leave alone", self)
         self.advanced.toggled.connect(lambda _: self._unfold())
-        self._engine: Engine | None = None  # by which rows are greyed
+        self._engine: Engine | None = None  # by which rows are shown
         self._stops_for: tuple[int, int] | None = None
         self._sliders: dict[str, StopSlider] = {}
         self.context_edit = TokenSpinBox(context_stops(0), self)
@@ -290,10 +291,11 @@ class SettingsControls(QtWidgets.QWidget):
         self._unfold()
 
     def _unfold(self) -> None:
-        """Show the rows that the engine knows or has words about; the folded ones if unfolded."""
-        engine = self._engine
+        """Show the rows that the engine knows; the folded ones if unfolded."""
+        engine, several = self._engine, self._stops_for is not None and self._stops_for[1] > 1
         known = {one.name for one in (SETTINGS if engine is None else engine.settings)}
-        known |= {_ENGINE.name, *(() if engine is None else engine.ignored)}
+        known |= {_ENGINE.name}
+        known -= set() if several else {TENSOR_SPLIT.name}  # one GPU shares with none
         for name, row in self.rows.items():
             shown = name in known and (self.advanced.isChecked() or not self._is_folded(row))
             for part in (row.label, row.editor, row.slider):
@@ -354,23 +356,20 @@ class SettingsControls(QtWidgets.QWidget):
             self._state.apply({setting.name: getattr(self._state.of_all, setting.name)})
 
     def follow(self, current: CurrentPlan) -> None:
-        """Show what is asked for, and what the plan makes of it; grey what a profile ignores."""
+        """Show what is asked for, and what the plan makes of it."""
         inputs, plan, of_all = current.inputs, current.plan, self._state.of_all
         self._offer_stops(current)
         if current.engine is not self._engine:
             self._engine = current.engine
-            self._grey({} if self._engine is None else self._engine.ignored)
             self._place()
         for name, row in self.rows.items():
             asked = inputs.profile if row.setting is _ENGINE else getattr(inputs.settings, name)
             row.show(asked, current)
             row.is_asked = asked != getattr(of_all, name, None)
             held = None
-            if plan is not None and row.editor.isEnabled():
+            if plan is not None:
                 held = plan.effective.get(name)
-            text = "" if row.editor.isEnabled() else "–"
-            if held is not None:
-                text = _used_text(row.setting, asked, held)
+            text = "" if held is None else _used_text(row.setting, asked, held)
             if text != row.holds.text():
                 row.holds.setText(text)
             tip = "" if held is None else plain_text(held.reason or held.origin)
@@ -391,16 +390,6 @@ class SettingsControls(QtWidgets.QWidget):
             slider.set_stops(AXES[name].stops(*wanted))
         self.context_edit.stops = self._sliders["context"].stops
         self._unfold()
-
-    def _grey(self, ignored: Mapping[str, str]) -> None:
-        """Let only those be changed that count, and say why not the others."""
-        for name, row in self.rows.items():
-            reason = ignored.get(name, "")
-            for part in (row.editor, row.slider):
-                if part is not None:
-                    part.setEnabled(not reason)
-                    part.setToolTip(reason or (row.setting.tip if part is row.editor else ""))
-                    part.setStatusTip(reason)
 
     @staticmethod
     def _take_colours(row: SettingField) -> None:

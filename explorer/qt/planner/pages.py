@@ -398,7 +398,7 @@ class DetailsPage(PlannerPage):
         self._curves = curves
         self.why = WhyPage(state, app, self)
         self.choice = CalmComboBox(self)
-        self.choice.addItem("All figures and formulas", _WHY)
+        self.choice.addItem("Figures and formulas", _WHY)
         self.choice.addItem("Memory of each device", _BARS)
         self.choice.addItem("Layers and their devices", _LAYERS)
         self.choice.addItem("Memory against context", _CURVES)

@@ -641,6 +641,12 @@ class PlannerBody(QtWidgets.QWidget):
 
     # Qt
 
+    def event(self, event: QEvent) -> bool:
+        """Ask anew where a line of the page in front comes or goes."""
+        if event.type() == QEvent.Type.LayoutRequest:
+            self._fit_page()
+        return super().event(event)
+
     def resizeEvent(self, event: QtGui.QResizeEvent) -> None:
         """Fold the settings between answer and picture where there is no room beside them."""
         if (self.width() < scaled(_FOLDED)) != self._is_folded:
@@ -660,7 +666,10 @@ class PlannerBody(QtWidgets.QWidget):
 
     def _fit_page(self) -> None:
         """Ask for the height of the page in front, and not of the highest of all."""
-        least = self.pages.currentWidget().minimumSizeHint().height()
+        page = self.pages.currentWidget()
+        least, lines = page.minimumSizeHint().height(), page.layout()
+        if lines is not None and lines.hasHeightForWidth():  # some wrap
+            least = max(least, lines.minimumHeightForWidth(page.width()))
         self.pages.setMinimumHeight(self.pages.tabBar().sizeHint().height() + least)
         self.updateGeometry()
 

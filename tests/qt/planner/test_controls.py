@@ -359,41 +359,15 @@ def test_settings_of_llama_cpp_are_made_shown_and_undone(qtbot: QtBot, panel: Pa
     assert panel.state.current.plan.used("kv_unified")
     assert rows["kv_unified"].holds.text() == ""
 
-    reserve = rows["reserve"].editor
-    assert isinstance(reserve, QLineEdit)
-    reserve.setFocus()
-    qtbot.keyClicks(reserve, "1 GiB")
-    qtbot.keyClick(reserve, KEY.Key_Return)
-    panel.settle()
-    assert panel.state.current.plan.gpus[0].reserve.high == GIB
-    rows["reserve"].reset.click()
-    assert panel.state.inputs.settings.reserve is None
-
 
 _OF_GGUF = ("llama.cpp", "ollama", "ollama-graphsize")
 
 
 @pytest.mark.parametrize("profile", _OF_GGUF)
-def test_what_a_profile_ignores_is_grey_says_why_and_changes_nothing(
-    panel: Panel, profile: str
-) -> None:
+def test_only_what_a_profile_knows_is_shown(panel: Panel, profile: str) -> None:
     panel.state.replace_inputs(profile=profile)
-    panel.state.set(context=4096, parallel=2, batch=512)
+    panel.body.controls.advanced.click()
     panel.settle()
-    usual = panel.state.current.plan
-    values = {"overhead": GIB, "spread": True, "ubatch": 64, "kv_unified": True, "num_gpu": 3}
-    values |= {"cpu_moe_layers": 2, "reserve": GIB, "kv_cache_type": "q4_0"}
-    values |= {"tensor_split": (1.0,), "program": "KoboldCpp"}
-    grey = {
-        name: row for name, row in panel.body.controls.rows.items() if not row.editor.isEnabled()
-    }
-    assert grey.keys() == ENGINES[profile].ignored.keys() <= values.keys()
-    for name, row in grey.items():
-        assert row.editor.statusTip() == row.editor.toolTip() == ENGINES[profile].ignored[name]
-        assert row.holds.text() == "–"
-        panel.state.apply({name: values[name]})
-        plan = panel.state.current.plan
-        assert (plan.total, plan.gpu_layers) == (usual.total, usual.gpu_layers), name
-        panel.state.undo()
-    for name, row in panel.body.controls.rows.items():
-        assert name in grey or (row.editor.isEnabled() and not row.editor.statusTip())
+    shown = {name for name, row in panel.body.controls.rows.items() if not row.editor.isHidden()}
+    known = {one.name for one in ENGINES[profile].settings if one.title}
+    assert shown == {"profile", *known} - {"tensor_split"}  # of one GPU

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from types import MappingProxyType
 from typing import Any, Final
 
 from explorer.errors import PlanError
@@ -33,13 +32,9 @@ from explorer.text import bytes_text, integer_text
 
 _UBATCH: Final = 512
 _DRAFTED: Final = 3  # tokens, where a draft model is given and no number (`common_params`)
-_RESERVE = "llama.cpp has no such setting. Its reserve on each GPU does the same"
-_ALL_GPUS = "llama.cpp always uses all GPUs"
 
-IGNORED: Final = MappingProxyType({"overhead": _RESERVE, "spread": _ALL_GPUS})
-"""Settings that llama.cpp does not know, and why they change nothing."""
-
-SETTINGS: Final = tuple(one for one in known.SERVER_SETTINGS if one.name not in IGNORED)
+_OF_OLLAMA: Final = (known.OVERHEAD, known.SPREAD)
+SETTINGS: Final = tuple(one for one in known.SERVER_SETTINGS if one not in _OF_OLLAMA)
 """The settings that llama.cpp knows."""
 
 PLACING: Final = ("num_gpu", "tensor_split", "cpu_moe_layers")
@@ -77,7 +72,6 @@ class LlamaCpp(ServerEngine):
     short_title = "llama.cpp"
     rule = "llama.cpp allocates what its graph needs and lowers what you leave open"
     settings = SETTINGS
-    ignored = IGNORED
     chooses = ("context", *PLACING)
     shares_context = True
 

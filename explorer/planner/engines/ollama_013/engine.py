@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any, Final
 
 from explorer.errors import PlanError
@@ -35,8 +34,6 @@ from explorer.planner.request import PlanRequest
 from explorer.planner.settings import AUTOMATIC
 from explorer.text import bytes_text, integer_text
 
-_NO_RULES: Final = "this program has no such setting: choose llama.cpp"
-_NEW: Final = ("ubatch", "kv_unified", "cpu_moe_layers", "tensor_split", "reserve")
 _TERMS: Final = {"cache": "kv_cache", "compute": "graph", "reserve": "reserved"}
 
 
@@ -52,7 +49,6 @@ class Ollama013(Engine):
         *(known.CONTEXT, known.PARALLEL, known.KV_CACHE_TYPE, known.BATCH, known.FLASH_ATTENTION),
         *(known.NUM_GPU, known.OVERHEAD, known.SPREAD),
     )
-    ignored = MappingProxyType(dict.fromkeys(_NEW, _NO_RULES))
     grows = False  # a graph is charged to GPUs that a longer context may leave out
 
     def accepts(self, h: Hyperparameters) -> Refusal | None:
