@@ -278,11 +278,11 @@ def fit_of(
         h = header_to_plan(model)
     except PlanError as error:
         word = "Not a language model" if error.what == NO_LANGUAGE else _UNPLANNED
-        return ModelFit(None, answer(None, str(error)).sentence, word=word)
+        return ModelFit(None, _why(error), word=word)
     if not h.block_count:
         why, word = "Not a language model: there is nothing to plan.", "Not a language model"
         if h.architecture in ARCHITECTURES:
-            why, word = answer(None, NO_LAYERS).sentence, _UNPLANNED
+            why, word = _why(NO_LAYERS), _UNPLANNED
         return ModelFit(None, why, word=word)
     inputs = target.inputs(h.trained_context, asked)
     request = completed(inputs, model).request(h, env.used(target.environment))
@@ -290,15 +290,19 @@ def fit_of(
     try:
         plan = engine.plan(request)
     except PlanError as error:
-        sentence = answer(None, str(error)).sentence
         if error.reason is None:
             word = REFUSED if error.what == h.llama_cpp else _UNPLANNED
-            return ModelFit(None, sentence, engine.name, word=word)
-        return ModelFit(Verdict(Level.NOT, 0, 0), sentence, engine.name)
+            return ModelFit(None, _why(error), engine.name, word=word)
+        return ModelFit(Verdict(Level.NOT, 0, 0), _why(error), engine.name)
     return _fit(plan, target, check)
 
 
 _UNPLANNED: Final = "No plan"
+
+
+def _why(error: PlanError | str) -> str:
+    """Say why there is no plan, where a word beside it says that there is none."""
+    return f"{sentence(plain_text(str(error)))}."
 
 
 def _not_to_plan(model: Model) -> ModelFit | None:

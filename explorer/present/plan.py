@@ -269,7 +269,8 @@ def _fit_sentence(plan: Plan) -> str:
     names, free = _names(used, _SHOWN_NAMES, " and "), about + bytes_text(found.free)
     if found.level is Level.FITS:
         return f"Fits: {total} of {total} layers on {names}, {free} free."
-    return f"Fits partly: {_left_to_cpu(found)}, {free} of {names} free."
+    free = f", {free} of {names} free" if found.free else ""
+    return f"Fits partly: {_left_to_cpu(found)}{free}."
 
 
 def _left_to_cpu(found: Verdict) -> str:

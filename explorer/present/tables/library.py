@@ -353,7 +353,7 @@ def _files_of(store: Store, check: Check) -> Iterator[StoredFile]:
             part, what = Part("model"), "Model"
             if "mmproj" in entry.path.name.casefold():  # its header says whether it is one
                 part = identify(entry.path, check)
-                what = part_text(part)
+                what = part_text(replace(part, name=""))  # the file itself has the name
             blob = Blob(entry.path.name, entry.path, entry.own_bytes, (entry.name,), part)
             command = commands[entry.name]
             yield StoredFile(

@@ -108,7 +108,7 @@ class DetailPane(QtWidgets.QWidget):
     def show_file(self, file: StoredFile | None) -> None:
         self._jobs.cancel()
         if file is None:
-            self.show_node(None)
+            self._say("Select files to see what removing them frees.")
         else:
             self._say(title_of(file.blob.digest), blob_facts(file))
 

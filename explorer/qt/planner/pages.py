@@ -341,7 +341,9 @@ class Bandwidths(QtWidgets.QWidget):
             field.setToolTip("GB a second, such as 504. Empty: as the catalogue says")
             field.setAccessibleName(text.replace("&", ""))
             field.setMaximumWidth(90)
-            parts += [buddy_label(text, field), field]
+            pair = QtWidgets.QWidget(self)  # they never part at the end of a line
+            row(buddy_label(text, field), field, of=pair)
+            parts.append(pair)
         self.gpu.size_chosen.connect(lambda rate: self._give(main=False, rate=rate))
         self.main.size_chosen.connect(lambda rate: self._give(main=True, rate=rate))
         row(Flow(*parts), of=self)
