@@ -14,12 +14,15 @@ FILES: Final = "files"
 ATTACHMENTS: Final = "attachments"
 """Stands for the button of the planner that adds a projector and the like."""
 
+SAVE: Final = "save"
+"""Stands for the menu of what can be saved."""
+
 QUANTS: Final = "quants"
 """Stands for the list of a model's quants; without a model, for the library."""
 
 
 _FILLERS: Final = (
-    "a an and any are between can could do does enough for get have i if in is it many me mode "
+    "a an and any are as between can could do does enough for get have i if in is it many me mode "
     "much my of on or per please see show so some that the there this to use very want which will "
     "with would you"
 )
@@ -86,6 +89,11 @@ QUESTIONS: Final = (
     ),
     Question(
         "Chat template and other metadata", "metadata", "chat template system prompt rope license"
+    ),
+    Question(
+        "Save a table, a picture or a report",
+        SAVE,
+        "save export copy csv json parquet pdf png svg html print chart figure plot data",
     ),
     Question("Tokens of the vocabulary", "vocabulary", "token tokens tokenizer special bos eos"),
 )

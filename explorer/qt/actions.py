@@ -63,6 +63,8 @@ class Actions:
         self.compare_log = make("Compare with a &log…", "", tip)
         tip = "Show another model beside the current one: what they differ in"
         self.compare_model = make("Compare with another &model…", "", tip)
+        tip = "Save a table or a picture of the page, or a report of the model"
+        self.save_shown = make("&Save what is shown…", Key.Save, tip)
         self.close_model = make("&Close model", "Ctrl+W", "Close the current model")
         self.clear_recent = make("&Forget these", "", "Empty the list of recent models")
         self.quit = make("&Quit", Key.Quit, "Close the program")
@@ -194,7 +196,8 @@ def fill_menu_bar(bar: QMenuBar, actions: Actions, recent: QMenu) -> None:
     opening = (actions.open_files, actions.open_folder, actions.open_address, actions.open_demo)
     add(menu, *opening)
     menu.addMenu(recent)
-    add(menu, actions.compare_model, actions.compare_log, actions.close_model)
+    add(menu, actions.compare_model, actions.compare_log)
+    add(menu, actions.save_shown, actions.close_model)
     menu.addSeparator()
     add(menu, actions.offline, actions.quit)
     edit = bar.addMenu("&Edit")

@@ -17,7 +17,7 @@ from explorer.crash_reports import CrashReports
 from explorer.errors import ExplorerError, ManyRequestsError, SeveralModelsError
 from explorer.formats.tensors import Extent
 from explorer.paths import demo_model
-from explorer.present.questions import ATTACHMENTS, FILES, MACHINE, QUANTS
+from explorer.present.questions import ATTACHMENTS, FILES, MACHINE, QUANTS, SAVE
 from explorer.present.titles import FULL_TITLES
 from explorer.qt.actions import (
     OF_TENSORS,
@@ -555,6 +555,8 @@ class MainWindow(QtWidgets.QMainWindow):
         def answer(page: str) -> None:
             if page == MACHINE:
                 self.actions_.change_machine.trigger()
+            elif page == SAVE:
+                self.actions_.save_shown.trigger()
             elif page == FILES:
                 self.panels.show_page("library")
                 library = self.panels.library.widget

@@ -562,7 +562,7 @@ class TopBar(QWidget):
         actions.show_tree.toggled.connect(self.tree.setChecked)
         actions.show_tree.enabledChanged.connect(self.tree.setEnabled)
         self.search = SearchButton(actions.go_to, self)
-        tip = "Save what is shown"
+        tip = "Save what is shown (Ctrl+S)"
         self.save = IconButton("save", "Save", tip, self)
         self.save.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         tip = "Colours and size of text"
@@ -584,6 +584,8 @@ class TopBar(QWidget):
         save = QMenu(self)
         save.aboutToShow.connect(partial(offer_to_save, save, panels))
         self.save.setMenu(save)
+        below = self.save.rect().bottomLeft
+        actions.save_shown.triggered.connect(lambda: save.popup(self.save.mapToGlobal(below())))
         appearance = QMenu(self)
         appearance.addActions(list(actions.schemes.values()))
         appearance.addSection("Text size")

@@ -198,8 +198,10 @@ def test_the_menu_save_makes_a_report_of_the_model(
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(target), ""))
     window.panels.show_page("overview")
     menu = window.top.save.menu()
-    menu.aboutToShow.emit()
+    window.actions_.save_shown.trigger()  # Ctrl+S
+    assert menu.isVisible()
     entry(menu, "Report of the model…").trigger()
+    menu.close()
     qtbot.waitUntil(window.bottom.notice.isVisible)
     assert window.bottom.notice.label.text() == f"✓ Saved {target}"
     page = target.read_text(encoding="utf-8")

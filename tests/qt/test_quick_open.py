@@ -16,7 +16,7 @@ from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
 from explorer.formats.tensors import natural_key
-from explorer.present.questions import ATTACHMENTS, FILES, MACHINE, QUANTS, QUESTIONS
+from explorer.present.questions import ATTACHMENTS, FILES, MACHINE, QUANTS, QUESTIONS, SAVE
 from explorer.qt.document import Document
 from explorer.qt.jobs import Cancelled, JobRunner
 from explorer.qt.panels import GROUPS
@@ -108,6 +108,9 @@ class WaitingNames(list[str]):
         ("perplexity", "errors"),
         ("outliers", "survey"),
         ("system prompt", "metadata"),
+        ("export as CSV", SAVE),
+        ("save chart as PDF", SAVE),
+        ("report", SAVE),
     ],
 )
 def test_a_question_in_peoples_words_is_answered_first(
@@ -127,7 +130,7 @@ def test_commands_are_found_in_peoples_words() -> None:
 
 def test_every_question_leads_to_a_page() -> None:
     pages = {page for group in GROUPS.values() for page in group}
-    assert {one.page for one in QUESTIONS} <= {*pages, ATTACHMENTS, FILES, MACHINE, QUANTS}
+    assert {one.page for one in QUESTIONS} <= {*pages, ATTACHMENTS, FILES, MACHINE, QUANTS, SAVE}
 
 
 def type_text(qtbot: QtBot, dialog: QuickOpen, text: str, count: int) -> None:
