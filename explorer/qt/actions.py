@@ -64,7 +64,7 @@ class Actions:
         tip = "Show another model beside the current one: what they differ in"
         self.compare_model = make("Compare with another &model…", "", tip)
         tip = "Save a table or a picture of the page, or a report of the model"
-        self.save_shown = make("&Save what is shown…", Key.Save, tip)
+        self.save_shown = make("&Save what is shown…", "Ctrl+E", tip)
         self.close_model = make("&Close model", "Ctrl+W", "Close the current model")
         self.clear_recent = make("&Forget these", "", "Empty the list of recent models")
         self.quit = make("&Quit", Key.Quit, "Close the program")

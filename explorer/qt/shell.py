@@ -562,7 +562,7 @@ class TopBar(QWidget):
         actions.show_tree.toggled.connect(self.tree.setChecked)
         actions.show_tree.enabledChanged.connect(self.tree.setEnabled)
         self.search = SearchButton(actions.go_to, self)
-        tip = "Save what is shown (Ctrl+S)"
+        tip = "Save what is shown (Ctrl+E)"
         self.save = IconButton("save", "Save", tip, self)
         self.save.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         tip = "Colours and size of text"

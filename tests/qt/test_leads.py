@@ -198,7 +198,7 @@ def test_the_menu_save_makes_a_report_of_the_model(
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(target), ""))
     window.panels.show_page("overview")
     menu = window.top.save.menu()
-    window.actions_.save_shown.trigger()  # Ctrl+S
+    window.actions_.save_shown.trigger()  # Ctrl+E
     assert menu.isVisible()
     entry(menu, "Report of the model…").trigger()
     menu.close()

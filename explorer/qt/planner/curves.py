@@ -386,6 +386,7 @@ class CurvesPage(PlannerPage):
         self._slot = JobSlot(app.runner, self)
         self._wanted: object = None
         self._export = PlotExport(app, self)
+        self.setAccessibleName("Curves")
         hint = self.hint = QLabel(_HINT, self, wordWrap=True)
         hint.setMinimumHeight(2 * self.fontMetrics().lineSpacing())  # a preview has two lines
         self.saving = picture_buttons(self, self.plot.copy_requested, self.ask_export)

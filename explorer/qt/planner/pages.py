@@ -40,12 +40,10 @@ from explorer.qt.planner.fields import (
     push_button,
     wrapped_label,
 )
-from explorer.qt.planner.picture import PlannerPicture, SavedPicture
 from explorer.qt.planner.state import CurrentPlan, PlannerState, single_shot
 from explorer.qt.services import Services
 from explorer.qt.theme import Space, monospace_font
 from explorer.qt.widgets.building import LINE, NOTE, Flow, column, row
-from explorer.qt.widgets.plot_panel import PlotExport
 from explorer.qt.widgets.table_model import TableModel
 from explorer.qt.widgets.table_view import FilterBar, TableView
 from explorer.text import exact_text, plain_text
@@ -597,35 +595,25 @@ class _Lines(QtWidgets.QPlainTextEdit):
 
 
 class ExportPage(PlannerPage):
-    """The settings as texts for other programs, each with a button to copy it; the picture to save.
+    """The settings as texts for other programs, each with a button to copy it.
 
     Attributes:
         copy_buttons: The buttons that copy a text, by its name.
     """
 
-    def __init__(
-        self, state: PlannerState, app: Services, picture: PlannerPicture, parent: QtWidgets.QWidget
-    ) -> None:
+    def __init__(self, state: PlannerState, parent: QtWidgets.QWidget) -> None:
         super().__init__(state, parent)
         self._edits: dict[str, QtWidgets.QPlainTextEdit] = {}
         self._labels: dict[str, QtWidgets.QLabel] = {}
         self.copy_buttons: dict[str, QtWidgets.QPushButton] = {}
         self._grid = QtWidgets.QGridLayout()
         self._grid.setSpacing(Space.NEAR)
-        self._export = PlotExport(app, self)
-        self._picture = SavedPicture(picture)
         self._add("server", "llama-server")
         self._add("environment", "Ollama's environment")
         self._add("modelfile", "Modelfile")
         self._add("lm_studio", "LM Studio")
         self._add("command", "This plan")
-        tip = "Save the bars and the layers as PNG, SVG or CSV"
-        self.save = push_button(self, "&Save picture or data…", tip)
-        self.save.clicked.connect(self._ask_save)
-        for part in (picture.bars, picture.strip):
-            part.copy_requested.connect(lambda: self._export.copy(self._picture))
-            part.save_requested.connect(self._ask_save)
-        column((self._grid, 1), row(self.save, 1), of=self, margins=LINE, spacing=Space.NEAR)
+        column((self._grid, 1), of=self, margins=LINE)
 
     def text(self, name: str) -> str:
         """Return a text by its name: that of a key of `copy_buttons`."""
@@ -645,10 +633,6 @@ class ExportPage(PlannerPage):
             "environment": plan_export.environment_lines,
         }
         return "\n".join(lines[name](plan))
-
-    def _ask_save(self) -> None:
-        model = self.state.current.model
-        self._export.ask(self._picture, f"{'' if model is None else model.title} memory plan")
 
     def refresh(self) -> None:
         """Show the texts of the current plan; a program that cannot load the model has none."""

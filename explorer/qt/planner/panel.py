@@ -589,11 +589,11 @@ class PlannerBody(QtWidgets.QWidget):
         self.controls = SettingsControls(state, self)
         self.attachments = AttachmentsBox(state, app, self)
         self.devices = DevicesBox(state, app, self)
-        self.picture = PlannerPicture(state, self)
+        self.picture = PlannerPicture(state, app, self)
         self.curves = CurvesPage(state, app, self)
         self.details = DetailsPage(state, app, lambda: self.curves.curves, self)
         self.programs = ProgramsPage(state, app, self)
-        self.export = ExportPage(state, app, self.picture, self)
+        self.export = ExportPage(state, self)
         inner = QtWidgets.QWidget(self)
         column((self.export, 1), self.programs, of=inner, spacing=Space.NEAR)
         self.use = scrolled(inner, "Use it")  # where there is little room, nothing overlaps

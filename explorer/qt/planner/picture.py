@@ -21,11 +21,13 @@ from explorer.present.explanations import picture_text
 from explorer.present.pictures import sentence
 from explorer.qt.planner.fields import scrolled
 from explorer.qt.planner.state import CurrentPlan, PlannerState
+from explorer.qt.services import Services
 from explorer.qt.theme import CORNER, Space, TextSize, text_font
 from explorer.qt.widgets.building import column
 from explorer.qt.widgets.chart import Chart
 from explorer.qt.widgets.painting import device_colour, draw_caption, fill_kind, fill_over
 from explorer.qt.widgets.plot import PlotColours
+from explorer.qt.widgets.plot_panel import PlotExport
 from explorer.text import bytes_text, exact_text
 
 _PAD: Final = Space.TIGHT  # above and below
@@ -532,10 +534,12 @@ class PlannerPicture(QWidget):
         strip: All layers.
     """
 
-    def __init__(self, state: PlannerState, parent: QWidget | None = None) -> None:
+    def __init__(self, state: PlannerState, app: Services, parent: QWidget) -> None:
         super().__init__(parent)
+        self.setAccessibleName("Memory and layers")
         self._state = state
         self._current = state.current
+        self._export = PlotExport(app, self)
         self.bars = MemoryBars(self.formula_of, self)
         self.strip = LayerStrip(self)
         self._scroll = scrolled(self.bars, self.bars.accessibleName())
@@ -544,8 +548,17 @@ class PlannerPicture(QWidget):
         self.strip.boundary_moved.connect(self._ask_layers)
         self.strip.held.connect(state.hold)
         self.bars.height_changed.connect(self._fit_bars)
+        for part in (self.bars, self.strip):
+            part.copy_requested.connect(lambda: self._export.copy(SavedPicture(self)))
+            part.save_requested.connect(self.ask_export)
         self.follow(state.current)
         state.plan_changed.connect(self.follow)
+
+    def ask_export(self) -> None:
+        """Ask for a file, and save bars and layers into it."""
+        model = self._current.model
+        name = f"{'' if model is None else model.title} memory plan"
+        self._export.ask(SavedPicture(self), name)
 
     def formula_of(self, name: str) -> str:
         """Return a figure's formula in one line; empty if it has none."""

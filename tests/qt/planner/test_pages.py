@@ -390,12 +390,11 @@ def test_the_picture_is_saved_with_every_bar(
 ) -> None:
     panel.state.replace_inputs(devices=TWO)
     panel.assert_shown()
-    page = panel.body.export
     monkeypatch.setattr(FigureDialog, "open", FigureDialog.accept)
     for suffix in ("png", "svg", "csv"):
         path = tmp_path / f"plan.{suffix}"
         monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_, at=path: (str(at), ""))
-        page.save.click()
+        panel.body.picture.ask_export()
         qtbot.waitUntil(lambda path=path: panel.app.written[-1:] == [str(path)])
     image = QImage(str(tmp_path / "plan.png"))
     size = SavedPicture(panel.body.picture).size()
