@@ -348,7 +348,7 @@ def test_planner(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
     assert view.state.inputs.settings.context < 2048
     assert slider.accessibleDescription()
     hands.press(_KEY.Key_Z, _MOD.ControlModifier)
-    assert view.state.inputs.settings.context is None  # the field and the slider are one step
+    assert view.state.inputs.settings.context == 4096  # the field and the slider are one step
     hands.press(_KEY.Key_Z, _MOD.ControlModifier | _MOD.ShiftModifier)
     assert view.state.inputs.settings.context < 2048
     assert not view.state.inputs.devices
