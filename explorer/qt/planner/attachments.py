@@ -9,21 +9,21 @@ from pathlib import Path
 from typing import Final
 
 from PySide6 import QtWidgets
-from PySide6.QtCore import QSignalBlocker, Qt
+from PySide6.QtCore import Qt
 
 from explorer.errors import PlanError
 from explorer.planner.attachments import Attachment, check_together, propose, read_attachment
 from explorer.qt.jobs import Job, JobSlot
-from explorer.qt.planner.fields import CalmComboBox, buddy_label, push_button
+from explorer.qt.planner.fields import push_button
 from explorer.qt.planner.state import CurrentPlan, PlannedModel, PlannerState
 from explorer.qt.services import Services
 from explorer.qt.theme import Space
 from explorer.qt.widgets.asking import ask_file
-from explorer.qt.widgets.building import Flow, column, row
+from explorer.qt.widgets.building import Flow, column
 from explorer.sources import Address
 from explorer.text import bytes_text, plain_text, shorten
 
-_OFF, _MTP, _ASK = "off", "mtp", "ask"
+_MTP: Final = "MTP"
 _USUAL_TOKENS: Final = 3  # that llama.cpp drafts
 _LONGEST: Final = 36
 _NAMES: Final = {"projector": "projector", "draft": "draft model", "lora": "LoRA adapter"}
@@ -32,8 +32,9 @@ _NAMES: Final = {"projector": "projector", "draft": "draft model", "lora": "LoRA
 class AttachmentsBox(QtWidgets.QWidget):
     """Files beside the model: those of its folder are proposed, and added by a click.
 
+    What drafts tokens is among them: a draft model, or the model's own MTP layers.
+
     Attributes:
-        speculation: What drafts tokens: nothing, the model's own MTP layers, or a draft model.
         buttons: What is added, each of which removes itself, and then what may be added.
         add_file: Asks for another file.
     """
@@ -45,28 +46,18 @@ class AttachmentsBox(QtWidgets.QWidget):
         self._model: PlannedModel | None = None
         self._proposed: list[Attachment] = []
         self._app, self._report = app, app.report
-        self.speculation = CalmComboBox(self)
-        self.speculation.setObjectName("planner_speculation")
-        self.speculation.setAccessibleName("Speculative decoding")
-        tip = "What drafts tokens, of which the model checks several at once"
-        self.speculation.setToolTip(tip)
-        self.speculation.currentIndexChanged.connect(lambda _: self._speculate())
         self.add_file = push_button(self, "Add file…", "Add a projector, LoRA or draft model")
         self.add_file.clicked.connect(self._ask)
         self.buttons: list[QtWidgets.QPushButton] = []
         self._shown: tuple[object, ...] = ()
-        self._values: list[object] = []  # of the choices
-        self._flow = column(spacing=Space.NEAR)
+        self._flow = column(of=self, spacing=Space.NEAR)
         self._holder: QtWidgets.QWidget | None = None
-        label = buddy_label("Speculati&ve decoding", self.speculation)
-        line = row(label, (self.speculation, 1))
-        column(line, self._flow, of=self, spacing=Space.NEAR)
         self.follow(state.current)
         state.plan_changed.connect(self.follow)
 
     def tab_chain(self) -> list[QtWidgets.QWidget]:
         """Return what takes the focus, in reading order."""
-        return [self.speculation, *self.buttons, self.add_file]
+        return [*self.buttons, self.add_file]
 
     def follow(self, current: CurrentPlan) -> None:
         """Show what is added to the current model, and what may be."""
@@ -96,58 +87,20 @@ class AttachmentsBox(QtWidgets.QWidget):
 
     def _show(self) -> None:
         inputs, model = self._current.inputs, self._current.model
-        attached = inputs.attached
-        free = [one for one in self._proposed if one not in attached]
+        free = [one for one in self._proposed if one not in inputs.attached]
         header = None if model is None else model.h.llama_cpp
         guesses = header is not None and not isinstance(header, str) and header.guesses_ahead
-        drafts = [one for one in (*attached, *free) if one.kind == "draft"]
-        shown = (attached, tuple(free), guesses, inputs.settings.mtp)
+        shown = (inputs.attached, tuple(free), guesses, inputs.settings.mtp)
         if shown == self._shown:
             return
         self._shown = shown
-        choices: list[tuple[str, object]] = [("off", _OFF)]
-        if guesses:
-            choices.append((f"the model's MTP ({inputs.settings.mtp or _USUAL_TOKENS})", _MTP))
-        choices += [(_name(one), one) for one in drafts]
-        choices.append(("a draft model…", _ASK))
-        with QSignalBlocker(self.speculation):
-            self.speculation.clear()
-            self.speculation.addItems([words for words, _ in choices])
-            used = [one for one in attached if one.kind == "draft"]
-            chosen = used[0] if used else _MTP if inputs.settings.mtp else _OFF
-            self._values = [value for _, value in choices]
-            known = chosen in self._values
-            self.speculation.setCurrentIndex(self._values.index(chosen) if known else 0)
-        proposes = guesses and chosen == _OFF
-        files = [one for one in free if one.kind != "draft"]
-        self._show_files(attached, files, proposes_mtp=proposes)
-
-    def _show_files(
-        self, attached: tuple[Attachment, ...], free: list[Attachment], *, proposes_mtp: bool
-    ) -> None:
         holder = QtWidgets.QWidget(self)
         focused = next((one.objectName() for one in self.buttons if one.hasFocus()), None)
-        buttons = []
-        if proposes_mtp:
-            tip = "Let the model's own MTP layers draft tokens, which makes it faster"
-            button = push_button(holder, "+ MTP", tip)
-            button.clicked.connect(lambda: self.speculation.setCurrentIndex(1))
-            buttons.append(button)
-        for one in (*attached, *free):
-            is_added = one in attached
-            kind, size = _NAMES[one.kind], bytes_text(one.nbytes)
-            act = "Remove" if is_added else "Add"
-            tip = f"{act} the {kind} ({size})"
-            if one.kind == "projector" and one.width is None:
-                tip += ": not known whether it fits"
-            button = push_button(holder, f"{'✕' if is_added else '+'} {_name(one)}", tip)
-            button.setAccessibleName(f"{act} {kind} {_name(one)}")
-            button.clicked.connect(partial(self._remove if is_added else self._add, one))
-            button.setObjectName(str(one.path))
-            buttons.append(button)
-        self.buttons = buttons
-        flow = Flow(*buttons)
-        holder.setLayout(flow)
+        self.buttons = [self._button(holder, one, added=True) for one in inputs.attached]
+        if guesses:
+            self.buttons.append(self._mtp_button(holder, added=bool(inputs.settings.mtp)))
+        self.buttons += [self._button(holder, one, added=False) for one in free]
+        holder.setLayout(Flow(*self.buttons))
         self._flow.addWidget(holder)
         self._flow.addWidget(self.add_file, 0, Qt.AlignmentFlag.AlignLeft)
         if self._holder is not None:
@@ -155,12 +108,35 @@ class AttachmentsBox(QtWidgets.QWidget):
             self._holder.hide()
             self._holder.deleteLater()
         self._holder = holder
-        holder.setVisible(bool(buttons))
-        for before, after in itertools.pairwise(self.tab_chain()):  # Qt puts new ones last of all
+        holder.setVisible(bool(self.buttons))
+        # Qt puts new ones last of all
+        chain = [self.add_file.previousInFocusChain(), *self.tab_chain()]
+        for before, after in itertools.pairwise(chain):
             self.setTabOrder(before, after)
-        for button in buttons:
+        for button in self.buttons:
             if button.objectName() == focused:
                 button.setFocus()
+
+    def _button(
+        self, parent: QtWidgets.QWidget, one: Attachment, *, added: bool
+    ) -> QtWidgets.QPushButton:
+        """Return the button that adds a file, or removes it."""
+        tip = f"{'Remove' if added else 'Add'} the {_NAMES[one.kind]} ({bytes_text(one.nbytes)})"
+        if one.kind == "projector" and one.width is None:
+            tip += ": not known whether it fits"
+        button = push_button(parent, f"{'✕' if added else '+'} {_name(one)}", tip)
+        button.setAccessibleName(f"{tip.partition(' (')[0].replace(' the ', ' ')} {_name(one)}")
+        button.setObjectName(str(one.path))
+        button.clicked.connect(partial(self._remove if added else self._add, one))
+        return button
+
+    def _mtp_button(self, parent: QtWidgets.QWidget, *, added: bool) -> QtWidgets.QPushButton:
+        tip = "Let the model's own MTP layers draft tokens, which makes it faster"
+        button = push_button(parent, f"{'✕' if added else '+'} {_MTP}", tip)
+        button.setAccessibleName(f"{'Remove' if added else 'Add'} {_MTP}")
+        button.setObjectName(_MTP)
+        button.clicked.connect(partial(self._draft_by_itself, on=not added))
+        return button
 
     # Changes
 
@@ -177,21 +153,12 @@ class AttachmentsBox(QtWidgets.QWidget):
         held = self._state.inputs.attached
         self._state.replace_inputs(attached=tuple(other for other in held if other != one))
 
-    def _speculate(self) -> None:
-        chosen = self._values[self.speculation.currentIndex()]
-        if isinstance(chosen, Attachment):
-            self._add(chosen)
-        elif chosen == _ASK:
-            self._shown = ()
-            self._show()  # until there is one
-            self._ask()
-        else:
-            inputs = self._state.inputs
-            tokens = inputs.settings.mtp or _USUAL_TOKENS if chosen == _MTP else None
-            others = tuple(one for one in inputs.attached if one.kind != "draft")
-            self._state.replace_inputs(
-                settings=replace(inputs.settings, mtp=tokens), attached=others
-            )
+    def _draft_by_itself(self, *, on: bool) -> None:
+        """Have the model's own layers draft tokens, instead of a draft model."""
+        inputs = self._state.inputs
+        settings = replace(inputs.settings, mtp=_USUAL_TOKENS if on else None)
+        others = tuple(one for one in inputs.attached if one.kind != "draft")
+        self._state.replace_inputs(settings=settings, attached=others)
 
     def _ask(self, _checked: bool = False) -> None:
         title = "Add a projector, a LoRA adapter or a draft model"

@@ -273,10 +273,11 @@ class CatalogueDialog(QtWidgets.QDialog):
         self.model.set_content(GPUS, self._gpus)
         self.model.set_filter(np.arange(len(self._gpus)) < len(found))
         shown, whole = integer_text(self.model.rowCount()), integer_text(len(self._gpus))
-        self.search.status.setText(f"{shown} of {whole}")
         if self.model.rowCount():
             self.table.selectRow(0)
         device = self.chosen()
+        known = f"{shown} of {whole}" if device is not None else "Not known. Type its memory: 12 GB"
+        self.search.status.setText(known)
         typed = device is not None and not self.model.rowCount()
         self.add.setText(
             f"&Add a card of {device.free / GIB:.4g} GB" if typed and device else "&Add"
@@ -321,7 +322,6 @@ class DevicesBox(Tile):
         sets: Opens the menu of this machine and of remembered sets.
         forget: The menu that forgets a set.
         ram: Free main memory.
-        swap: Free swap space.
         also: Opens the menu of models that are loaded at the same time.
     """
 
@@ -344,7 +344,6 @@ class DevicesBox(Tile):
         self.sets.menu().aboutToShow.connect(self._fill_sets)
         self.forget = QtWidgets.QMenu("Forget", self.sets)
         self.ram = self._memory("Free main memory")
-        self.swap = self._memory("Free swap space")
         self.notes = plain_label(self)
         self.notes.setWordWrap(True)
         tip = "Models that are loaded at the same time: their memory is taken off"
@@ -357,7 +356,6 @@ class DevicesBox(Tile):
         self.table.delete_action.triggered.connect(self._remove_selected)
         self.table.selectionModel().selectionChanged.connect(lambda *_: self._offer_removal())
         self.ram.size_chosen.connect(self._set_ram)
-        self.swap.size_chosen.connect(self._set_swap)
         self._fill_sets()
         self.follow(state.current)
         state.plan_changed.connect(self.follow)
@@ -387,7 +385,7 @@ class DevicesBox(Tile):
 
     def tab_chain(self) -> list[QtWidgets.QWidget]:
         """Return what takes the focus, in reading order."""
-        return [*(self.table, self.add, self.remove, self.sets, self.ram, self.swap, self.also)]
+        return [*(self.table, self.add, self.remove, self.sets, self.ram, self.also)]
 
     def _remove_selected(self) -> None:
         self.model.remove(self._removable())
@@ -444,17 +442,12 @@ class DevicesBox(Tile):
         changed = None if nbytes is None else replace(host, free=nbytes)
         self._state.replace_inputs(host=changed)
 
-    def _set_swap(self, nbytes: int | None) -> None:
-        host = self._state.inputs.host or Host(free=0)
-        self._state.replace_inputs(host=replace(host, swap=nbytes or 0))
-
     def follow(self, current: CurrentPlan) -> None:
         """Show the devices of a plan, and without any what was found of this machine."""
         self._show_also()
         host, devices, machine = current.inputs.host, current.inputs.devices, self._state.machine
         self.model.show_devices(devices)
         self.ram.show_size(None if host is None else host.free)
-        self.swap.show_size(None if host is None else host.swap)
         for part in (self.table, self.remove):
             part.setVisible(bool(devices))
         self.empty.setVisible(not devices and machine is not None)
@@ -473,7 +466,7 @@ class DevicesBox(Tile):
     def _lay_out(self) -> None:
         buttons, around = Flow(self.add, self.remove, self.sets), (Space.WIDE,) * 4
         ram = buddy_label("&Main memory", self.ram)
-        memory = row(ram, self.ram, buddy_label("S&wap", self.swap), self.swap)
+        memory = row(ram, self.ram, 1)
         parts = (self.empty, self.table, self.notes, buttons, memory, Flow(self.also))
         column(*parts, of=self, spacing=Space.NEAR, margins=around)
 
@@ -541,7 +534,9 @@ class MachineDialog(QtWidgets.QDialog):
             *(buddy_label("&Context", self.context), self.context),
             *(buddy_label("&KV cache type", self.cache_type), self.cache_type),
         )
-        asked_of = plain_label(self, "The library plans every model with:")
+        asked_of = plain_label(
+            self, "Every model is planned with this, unless you change it in the planner:"
+        )
         self.refused = plain_label(self)
         self.refused.setWordWrap(True)
         self.refused.hide()

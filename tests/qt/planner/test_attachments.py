@@ -42,18 +42,14 @@ def _texts(box: AttachmentsBox) -> list[str]:
     return [button.text() for button in box.buttons]
 
 
-def _choices(box: AttachmentsBox) -> list[str]:
-    return [box.speculation.itemText(i) for i in range(box.speculation.count())]
-
-
 def test_a_click_adds_what_lies_beside_the_model_and_another_removes_it(panel: Panel) -> None:
     box, qtbot = panel.body.attachments, panel.qtbot
-    qtbot.waitUntil(lambda: _texts(box) == ["+ mmproj.gguf", "+ style.gguf"])
+    qtbot.waitUntil(lambda: _texts(box) == ["+ mmproj.gguf", "+ style.gguf", "+ small.gguf"])
     assert box.buttons[0].toolTip().endswith(": not known whether it fits")
     before = panel.state.current.plan.total
     box.buttons[0].click()
     panel.settle()
-    assert _texts(box) == ["✕ mmproj.gguf", "+ style.gguf"]
+    assert _texts(box) == ["✕ mmproj.gguf", "+ style.gguf", "+ small.gguf"]
     plan = panel.state.current.plan
     assert plan.gpus[0].projector > 0
     assert plan.total == before + plan.gpus[0].projector
@@ -62,7 +58,7 @@ def test_a_click_adds_what_lies_beside_the_model_and_another_removes_it(panel: P
     assert panel.state.current.plan.gpus[0].adapters > 0
     panel.state.undo()
     panel.settle()
-    assert _texts(box) == ["✕ mmproj.gguf", "+ style.gguf"]
+    assert _texts(box) == ["✕ mmproj.gguf", "+ style.gguf", "+ small.gguf"]
     box.buttons[0].click()
     panel.settle()
     assert panel.state.current.plan.total == before
@@ -70,30 +66,31 @@ def test_a_click_adds_what_lies_beside_the_model_and_another_removes_it(panel: P
 
 def test_keys_reach_what_may_be_added_and_stay_there(panel: Panel) -> None:
     box, qtbot = panel.body.attachments, panel.qtbot
-    qtbot.waitUntil(lambda: _texts(box) == ["+ mmproj.gguf", "+ style.gguf"])
-    box.speculation.setFocus()
+    qtbot.waitUntil(lambda: _texts(box) == ["+ mmproj.gguf", "+ style.gguf", "+ small.gguf"])
+    panel.body.controls.advanced.setFocus()
     for number in range(2):
         qtbot.keyClick(QApplication.focusWidget(), Qt.Key.Key_Tab)
         assert QApplication.focusWidget() is box.buttons[number]
     qtbot.keyClick(box.buttons[1], Qt.Key.Key_Space)
     panel.settle()
-    assert _texts(box) == ["✕ style.gguf", "+ mmproj.gguf"]
+    assert _texts(box) == ["✕ style.gguf", "+ mmproj.gguf", "+ small.gguf"]
     assert QApplication.focusWidget() is box.buttons[0]  # the same file, to be removed again
     qtbot.keyClick(box.buttons[0], Qt.Key.Key_Backtab)
-    assert QApplication.focusWidget() is box.speculation
+    assert QApplication.focusWidget() is panel.body.controls.advanced
     box.buttons[0].click()
     panel.settle()
 
 
-def test_a_draft_model_is_chosen_where_speculation_is(panel: Panel) -> None:
+def test_a_draft_model_is_proposed_too(panel: Panel) -> None:
     box, qtbot = panel.body.attachments, panel.qtbot
-    qtbot.waitUntil(lambda: _choices(box) == ["off", "small.gguf", "a draft model…"])
-    box.speculation.setCurrentIndex(1)
+    qtbot.waitUntil(lambda: _texts(box)[2:] == ["+ small.gguf"])
+    assert box.buttons[2].accessibleName() == "Add draft model small.gguf"
+    box.buttons[2].click()
     panel.settle()
     assert panel.state.current.plan.gpus[0].draft > 0
     assert panel.state.current.plan.used("draft_max") == 3
-    assert box.speculation.currentText() == "small.gguf"
-    box.speculation.setCurrentIndex(0)
+    assert _texts(box)[0] == "✕ small.gguf"
+    box.buttons[0].click()
     panel.settle()
     assert panel.state.current.plan.gpus[0].draft == 0
 
@@ -117,13 +114,11 @@ def test_mtp_is_proposed_where_the_model_has_it(
         file.truncate(file.tell() + 32 + end)  # of holes
     panel.show(load(path), profile="llama.cpp")
     box = panel.body.attachments
-    assert _choices(box) == ["off", "the model's MTP (3)", "a draft model…"]
     assert _texts(box) == ["+ MTP"]
     box.buttons[0].click()
     panel.settle()
     assert panel.state.inputs.settings.mtp == 3
-    assert box.speculation.currentText() == "the model's MTP (3)"
-    assert _texts(box) == []
+    assert _texts(box) == ["✕ MTP"]
     assert panel.state.current.plan.gpus[0].draft > 0
     panel.state.undo()
     panel.settle()
