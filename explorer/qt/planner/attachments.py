@@ -110,7 +110,7 @@ class AttachmentsBox(QtWidgets.QWidget):
         self._holder = holder
         holder.setVisible(bool(self.buttons))
         # Qt puts new ones last of all
-        chain = [self.add_file.previousInFocusChain(), *self.tab_chain()]
+        chain = [self.add_file.previousInFocusChain() or self, *self.tab_chain()]
         for before, after in itertools.pairwise(chain):
             self.setTabOrder(before, after)
         for button in self.buttons:

@@ -26,13 +26,12 @@ from explorer.planner.settings import (
     Switch,
     Tokens,
 )
-from explorer.present.plan import setting_text, short_name
+from explorer.present.plan import setting_text
 from explorer.present.plan_export import AXES, Stops, context_stops
 from explorer.qt.planner.fields import (
     CalmComboBox,
     CalmSpinBox,
     SizeEdit,
-    SplitBar,
     TokenSpinBox,
     buddy_label,
     colour_text,
@@ -209,7 +208,7 @@ class SettingField:
     editor: QtWidgets.QWidget  # where it is typed or chosen
     # shows what is asked for in the editor, or else what holds
     show: Callable[[Any, CurrentPlan], None]
-    slider: QtWidgets.QWidget | None = None  # where it is dragged, or None
+    slider: StopSlider | None = None  # where it is dragged, or None
     is_asked: bool = False  # whether a value is asked for
     label: QtWidgets.QLabel = field(init=False)
     holds: QtWidgets.QLabel = field(init=False)  # the label of what holds instead
@@ -237,7 +236,6 @@ class SettingsControls(QtWidgets.QWidget):
         self._stops_for: tuple[int, int] | None = None
         self._sliders: dict[str, StopSlider] = {}
         self.context_edit = TokenSpinBox(context_stops(0), self)
-        self.split = SplitBar(self)
         self._grid = QtWidgets.QGridLayout(self)
         self._grid.setContentsMargins(0, 0, 0, 0)
         self._grid.setHorizontalSpacing(Space.NEAR)
@@ -298,19 +296,15 @@ class SettingsControls(QtWidgets.QWidget):
         known -= set() if several else {TENSOR_SPLIT.name}  # one GPU shares with none
         for name, row in self.rows.items():
             shown = name in known and (self.advanced.isChecked() or not self._is_folded(row))
-            for part in (row.label, row.editor, row.slider):
-                if part is not None:
-                    part.setVisible(shown and (part is not row.slider or self._is_dragged(row)))
+            row.label.setVisible(shown)
+            row.editor.setVisible(shown)
+            if row.slider is not None:  # with one place there is nothing to drag
+                row.slider.setVisible(shown and row.slider.stops.last > 0)
             row.holds.setVisible(shown and row.setting is not _ENGINE)  # a long name is told once
             policy = row.reset.sizePolicy()  # a line that is not there takes no room either
             policy.setRetainSizeWhenHidden(shown)
             row.reset.setSizePolicy(policy)
         self._name_fold()
-
-    @staticmethod
-    def _is_dragged(row: SettingField) -> bool:
-        """Return whether a slider has more than one place."""
-        return not isinstance(row.slider, StopSlider) or row.slider.stops.last > 0
 
     def _name_fold(self) -> None:
         """Offer to reset what is asked for, and say how many of the folded settings are."""
@@ -495,10 +489,8 @@ class SettingsControls(QtWidgets.QWidget):
         return SettingField(setting, edit, lambda asked, _current: edit.show_size(asked))
 
     def _shares(self, setting: Setting) -> SettingField:
-        edit, bar = QtWidgets.QLineEdit(self), self.split
+        edit = QtWidgets.QLineEdit(self)
         edit.setPlaceholderText("auto")
-        bar.held.connect(self._state.hold)
-        bar.split_chosen.connect(lambda shares: self._state.set(**{setting.name: shares}))
 
         def take() -> None:
             if not edit.isModified():
@@ -514,15 +506,11 @@ class SettingsControls(QtWidgets.QWidget):
 
         edit.editingFinished.connect(take)
 
-        def show(asked: tuple[float, ...] | None, current: CurrentPlan) -> None:
+        def show(asked: tuple[float, ...] | None, _current: CurrentPlan) -> None:
             if not (edit.hasFocus() and edit.isModified()):
                 edit.setText("" if asked is None else ",".join(f"{one:g}" for one in asked))
-            known = current.plan is not None and setting.name in current.plan.effective
-            gpus = current.plan.gpus if known and current.plan is not None else ()
-            names = [short_name(one.device) for one in gpus if one.device is not None]
-            bar.show_split([len(one.layers) for one in gpus], names)
 
-        return SettingField(setting, edit, show, bar)
+        return SettingField(setting, edit, show)
 
     def _engine_field(self) -> SettingField:
         edit = CalmComboBox(self)

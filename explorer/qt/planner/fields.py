@@ -1,11 +1,11 @@
-"""Parts of the planner: fields that take tokens, sizes and splits as people say them, layouts.
+"""Parts of the planner: fields that take tokens and sizes as people say them, layouts.
 
 A field changes by the wheel only while it has the focus, so that one can scroll past it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from PySide6 import QtGui, QtWidgets
@@ -28,20 +28,12 @@ from explorer.planner.devices import parse_context, parse_memory
 from explorer.planner.plans import Level
 from explorer.present.plan import size_text
 from explorer.present.plan_export import Stops
-from explorer.qt.theme import (
-    CORNER,
-    TILE_CORNER,
-    Space,
-    TextSize,
-    ink_of,
-    style_text,
-    warning_colour,
-)
+from explorer.qt.theme import TILE_CORNER, Space, TextSize, style_text, warning_colour
 from explorer.qt.widgets.cells import level_colours
 from explorer.qt.widgets.controls import MOST_VISIBLE
 from explorer.qt.widgets.labels import SELECTABLE, plain_label
-from explorer.qt.widgets.painting import device_colour, plain_tip, text_on
-from explorer.text import integer_text, plain_text, sentence, shorten
+from explorer.qt.widgets.painting import plain_tip
+from explorer.text import integer_text, sentence
 
 _MOST_TOKENS: Final = 1 << 30
 _WIDEST: Final = 1000
@@ -374,154 +366,3 @@ class AnswerPill(QLabel):
         painter.drawRoundedRect(QRectF(self.rect()), TILE_CORNER, TILE_CORNER)
         painter.end()
         super().paintEvent(event)
-
-
-_GRIP: Final = 4  # pixels at the ends of a split, where half a handle is
-_REACH: Final = 8  # pixels around a boundary that take hold of it
-
-
-class SplitBar(QtWidgets.QWidget):
-    """A bar that is divided between GPUs; the boundaries are dragged, or moved by the keyboard.
-
-    Attributes:
-        layers: How many layers each GPU holds.
-        current: The boundary that keys move; 0 is that between the first two GPUs.
-
-    Signals:
-        split_chosen: The user moved a boundary; the layers of each GPU.
-        held: A drag began (true) or ended.
-    """
-
-    split_chosen = Signal(object)
-    held = Signal(bool)
-
-    def __init__(self, parent: QtWidgets.QWidget) -> None:
-        super().__init__(parent)
-        self.layers: list[int] = []
-        self.current = 0
-        self._names: list[str] = []
-        self._dragged = False
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setMouseTracking(True)
-        self.setAccessibleName("Layers of each GPU")
-
-    def show_split(self, layers: Sequence[int], names: Sequence[str]) -> None:
-        """Show how layers are shared; a drag that is under way keeps its own."""
-        if self._dragged or (list(layers), list(names)) == (self.layers, self._names):
-            return
-        self.layers, self._names = list(layers), list(names)
-        self.current = min(self.current, max(0, len(layers) - 2))
-        self._describe()
-        self.update()
-
-    def boundary_x(self, number: int) -> float:
-        """Return where a boundary is, in pixels."""
-        done, total = sum(self.layers[: number + 1]), sum(self.layers)
-        return _GRIP + (self.width() - 2 * _GRIP) * done / max(1, total)
-
-    def _describe(self) -> None:
-        parts = (
-            f"{name}: {count} layers" for name, count in zip(self._names, self.layers, strict=True)
-        )
-        text = plain_text(", ".join(parts))
-        keys = "Left and Right move a boundary, Up and Down go to another one"
-        self.setAccessibleDescription(f"{text}. {keys}")
-        self.setToolTip(plain_tip(text) if len(self.layers) > 1 else "There is one GPU")
-
-    def _boundary_at(self, x: float) -> int | None:
-        """Return the nearest boundary within reach of the pointer."""
-        near = min(
-            range(len(self.layers) - 1), key=lambda one: abs(self.boundary_x(one) - x), default=None
-        )
-        return near if near is not None and abs(self.boundary_x(near) - x) <= _REACH else None
-
-    def _move(self, boundary: int, to: int) -> None:
-        """Let the GPUs up to a boundary have so many layers; those beside it give and take."""
-        if not 0 <= boundary < len(self.layers) - 1:
-            return
-        before = sum(self.layers[:boundary])
-        both = self.layers[boundary] + self.layers[boundary + 1]
-        count = min(max(to - before, 0), both)
-        if count == self.layers[boundary]:
-            return
-        self.layers[boundary : boundary + 2] = [count, both - count]
-        self._describe()
-        self.update()
-        QtGui.QAccessible.updateAccessibility(
-            QtGui.QAccessibleEvent(self, QtGui.QAccessible.Event.DescriptionChanged)
-        )
-        self.split_chosen.emit(tuple(map(float, self.layers)))
-
-    # Qt
-
-    def sizeHint(self) -> QSize:
-        return QSize(120, self.fontMetrics().height() + 14)
-
-    def minimumSizeHint(self) -> QSize:
-        return QSize(80, self.sizeHint().height())
-
-    def paintEvent(self, event: QtGui.QPaintEvent) -> None:
-        ink, painter = ink_of(self.palette()), QtGui.QPainter(self)
-        painter.setRenderHint(QtGui.QPainter.RenderHint.Antialiasing)
-        area = QRectF(_GRIP, 3, self.width() - 2 * _GRIP, self.height() - 6)
-        painter.setPen(QtGui.QColor(ink.control))
-        painter.setBrush(QtGui.QColor(ink.raised))
-        painter.drawRoundedRect(area, CORNER, CORNER)
-        ends = [area.left(), *(self.boundary_x(n) for n in range(len(self.layers)))]
-        active = self.isEnabled() and len(self.layers) > 1
-        for number, count in enumerate(self.layers if active else ()):
-            part = QRectF(
-                ends[number], area.top() + 1, ends[number + 1] - ends[number], area.height() - 2
-            )
-            colour = device_colour(number)
-            painter.fillRect(part, colour)
-            text = f"{shorten(self._names[number], 24)}: {count}"
-            if self.fontMetrics().horizontalAdvance(text) + 8 > part.width():
-                text = str(count)
-            if self.fontMetrics().horizontalAdvance(text) < part.width():
-                painter.setPen(text_on(colour))
-                painter.drawText(part, int(Qt.AlignmentFlag.AlignCenter), text)
-        for number in range(len(self.layers) - 1 if active else 0):
-            chosen = self.hasFocus() and number == self.current
-            painter.setPen(QtGui.QPen(QtGui.QColor(ink.accent if chosen else ink.control), 1.5))
-            painter.setBrush(QtGui.QColor(ink.surface))
-            x = self.boundary_x(number)
-            painter.drawRoundedRect(QRectF(x - 3, 1, 6, self.height() - 2), 3, 3)
-        painter.end()
-
-    def mousePressEvent(self, event: QtGui.QMouseEvent) -> None:
-        near = self._boundary_at(event.position().x())
-        if event.button() == Qt.MouseButton.LeftButton and near is not None:
-            self.current, self._dragged = near, True
-            self.held.emit(True)
-            self.update()
-
-    def mouseMoveEvent(self, event: QtGui.QMouseEvent) -> None:
-        x = event.position().x()
-        if self._dragged:
-            share = (x - _GRIP) / max(1, self.width() - 2 * _GRIP)
-            self._move(self.current, round(share * sum(self.layers)))
-            return
-        near = self._boundary_at(x) is not None and self.isEnabled()
-        shape = Qt.CursorShape.SplitHCursor if near else Qt.CursorShape.ArrowCursor
-        self.setCursor(shape)
-
-    def mouseReleaseEvent(self, event: QtGui.QMouseEvent) -> None:
-        if self._dragged and event.button() == Qt.MouseButton.LeftButton:
-            self._dragged = False
-            self.held.emit(False)
-
-    def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
-        done, key = sum(self.layers[: self.current + 1]), event.key()
-        keys = Qt.Key
-        steps: dict[int, int] = {keys.Key_Left: -1, keys.Key_Right: 1}
-        steps |= {keys.Key_PageDown: -4, keys.Key_PageUp: 4}
-        if key in steps:
-            self._move(self.current, done + steps[key])
-        elif key in (Qt.Key.Key_Up, Qt.Key.Key_Down):
-            last = max(0, len(self.layers) - 2)
-            step = 1 if key == Qt.Key.Key_Down else -1
-            self.current = min(max(self.current + step, 0), last)
-            self.update()
-        else:
-            super().keyPressEvent(event)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from PySide6.QtCore import QModelIndex, QPoint, Qt
+from PySide6.QtCore import QModelIndex, Qt
 from PySide6.QtWidgets import QInputDialog, QLineEdit
 from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
@@ -249,7 +249,7 @@ def test_without_a_gpu_one_is_asked_for_and_nothing_is_alarming(panel: Panel) ->
     qtbot.waitUntil(lambda: box.window().focusWidget() is box.add)
 
 
-def test_a_split_is_dragged_typed_and_moved_by_keys(panel: Panel) -> None:
+def test_a_split_is_typed(panel: Panel) -> None:
     qtbot, state = panel.qtbot, panel.state
     gpus = tuple(Device(str(i), "CUDA", 12 * GIB, name=f"GPU {i}") for i in range(3))
     state.replace_inputs(devices=gpus, profile="llama.cpp")
@@ -257,32 +257,20 @@ def test_a_split_is_dragged_typed_and_moved_by_keys(panel: Panel) -> None:
     controls = panel.body.controls
     controls.advanced.setChecked(True)
     panel.settle()
-    bar = controls.split
-    assert bar.layers == [11, 11, 11]
-    assert "GPU 1: 11 layers" in bar.accessibleDescription()
-    bar.setFocus()
-    for key in (Qt.Key.Key_Right, Qt.Key.Key_Down, Qt.Key.Key_Left, Qt.Key.Key_Left):
-        qtbot.keyClick(bar, key)
-    panel.settle()
-    assert state.inputs.settings.tensor_split == (12.0, 8.0, 13.0)
-    held = state.current.plan.gpus
-    assert [len(one.layers) for one in held] == bar.layers == [12, 8, 13]
-    start = QPoint(round(bar.boundary_x(0)), bar.height() // 2)
-    qtbot.mousePress(bar, Qt.MouseButton.LeftButton, pos=start)
-    qtbot.mouseMove(bar, QPoint(1, start.y()))
-    qtbot.mouseRelease(bar, Qt.MouseButton.LeftButton, pos=QPoint(1, start.y()))
-    panel.settle()
-    assert state.inputs.settings.tensor_split == (0.0, 20.0, 13.0)
+
+    def layers() -> list[int]:
+        return [len(one.layers) for one in state.current.plan.gpus]
+
+    assert layers() == [11, 11, 11]
     row = controls.rows["tensor_split"]
     row.editor.setFocus()
     row.editor.selectAll()
     qtbot.keyClicks(row.editor, "1,1,31")
     qtbot.keyClick(row.editor, Qt.Key.Key_Return)
     panel.settle()
-    assert bar.layers == [1, 1, 31]
+    assert layers() == [1, 1, 31]
     assert row.holds.text() == "1,1,31"
     assert "1 changed" not in controls.advanced.text()  # layers and split
     row.reset.click()
     panel.settle()
-    assert bar.layers == [11, 11, 11]
-    bar.grab()
+    assert layers() == [11, 11, 11]
