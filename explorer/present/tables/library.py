@@ -397,7 +397,7 @@ _FREES: Final = (
 _FILE_STATE: Final = "Used by models, unused, a duplicate, or unfinished."
 
 FILES: Final = Table[StoredFile](
-    Column("part", "What it is", TEXT, _PART, stretches=True),
+    Column("part", "What it is", TEXT, _PART),
     Column(
         *("used_by", "Used by", TEXT, "The models and tags that use it."),
         lambda file: list(file.blob.used_by),
