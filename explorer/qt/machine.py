@@ -137,7 +137,8 @@ class PlannedMachine(QObject):
             text, self._inputs[path] = self._notes.model_note(path, _MODEL_NOTE), None
             if text:
                 try:
-                    self._inputs[path] = PlanInputs.from_record(_parsed(text) | {"devices": []})
+                    asked = PlanInputs.from_record(_parsed(text) | {"devices": []})
+                    self._inputs[path] = None if asked == PlanInputs() else asked
                 except PlanError:  # damaged, or of a later version: nothing was asked
                     self._notes.set_model_note(path, _MODEL_NOTE, "")
         return self._inputs[path]

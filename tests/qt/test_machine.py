@@ -243,3 +243,17 @@ def test_settings_of_many_models_are_bounded(settings: Settings) -> None:
     assert settings.model_note(Path("0.gguf"), "plan") == ""
     kept = [n for n in range(230) if settings.model_note(Path(f"{n}.gguf"), "plan")]
     assert len(kept) == 200
+
+
+def test_a_model_of_which_nothing_was_asked_is_planned_as_all(app: RecordingServices) -> None:
+    notes, path = MemoryNotes(), Path("model.gguf")
+    notes.set_model_note(path, "plan", '{"settings": {}, "profile": null}')
+    machine = PlannedMachine(app, notes)
+    assert machine.asked_of(path) is None
+    machine.plan_for(PlanInputs(), path, 4096)  # the program's own context, as no field asks it
+    assert machine.asked_of(path) == PlanInputs()
+    machine.plan_for(machine.target().inputs(4096), path, 4096)
+    assert machine.asked_of(path) is None
+    machine.ask_of_all(2048, "q8_0")
+    asked = machine.inputs(path, 1024).settings
+    assert (asked.context, asked.kv_cache_type) == (1024, "q8_0")

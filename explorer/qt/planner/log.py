@@ -24,7 +24,7 @@ from explorer.qt.addresses import MOST_PASTED
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobSlot
 from explorer.qt.planner.fields import push_button, wrapped_label
-from explorer.qt.planner.pages import PlannerPage, show_in
+from explorer.qt.planner.pages import LEAST_LINES, PlannerPage, show_in
 from explorer.qt.planner.state import PlannerState
 from explorer.qt.services import Services
 from explorer.qt.theme import Space
@@ -99,6 +99,7 @@ class LogPage(PlannerPage):
         self.notes = wrapped_label(self, "Notes on the log")
         self.model = TableModel(self)
         self.table = TableView(self.model, app, self)
+        self.table.setMinimumHeight(LEAST_LINES * self.fontMetrics().lineSpacing())
         self.table.setAccessibleName("Measured beside planned")
         self._lay_out()
         self.choose.clicked.connect(self.ask)

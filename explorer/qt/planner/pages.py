@@ -118,7 +118,7 @@ def show_in(
 
 
 _LEAST_CHARACTERS: Final = 16
-_LEAST_LINES: Final = 12  # of a table
+LEAST_LINES: Final = 12  # of a table
 
 
 class ComparePage(PlannerPage):
@@ -138,7 +138,7 @@ class ComparePage(PlannerPage):
         self.table = TableView(self.model, app, self)
         self.table.setSelectionMode(TableView.SelectionMode.SingleSelection)
         self.table.setAccessibleName("Plans side by side")
-        self.table.setMinimumHeight(_LEAST_LINES * self.fontMetrics().lineSpacing())
+        self.table.setMinimumHeight(LEAST_LINES * self.fontMetrics().lineSpacing())
         self.pin = push_button(self, "&Pin these settings", "Keep them to compare with")
         self.use = push_button(self, "&Use", "Go back to the selected settings")
         self.rename = push_button(self, "Re&name…", "Name the selected settings")
@@ -411,7 +411,7 @@ class DetailsPage(PlannerPage):
         self._front = QtWidgets.QStackedWidget(self)
         self._front.addWidget(self.why)
         self._front.addWidget(self.table)
-        self._front.setMinimumHeight(_LEAST_LINES * self.fontMetrics().lineSpacing())
+        self._front.setMinimumHeight(LEAST_LINES * self.fontMetrics().lineSpacing())
         self.chosen_alone = ChoiceLine(state, app, self)
         self.bandwidths = Bandwidths(state, self)
         label = buddy_label("&Show", self.choice)
