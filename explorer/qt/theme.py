@@ -210,7 +210,7 @@ IconButton[popupMode="2"] {{ padding-right: 6px; }}
 IconButton[toolButtonStyle="2"] {{ padding-right: 0; }}
 IconButton[popupMode="2"]:focus {{ padding-right: 5px; }}
 FoldButton {{ padding-left: 0; }}
-FoldButton[autoRaise="true"]:checked {{ background: transparent; }}
+FoldButton[autoRaise="true"]:checked {{ color: {text}; background: transparent; }}
 QToolButton#chip {{ background: {raised}; border-radius: {tile}px; padding: 3px 8px; }}
 QToolButton#chip:focus {{ padding: 2px 7px; }}
 QToolButton#chip:hover {{ background: {tint}; }}
