@@ -203,11 +203,12 @@ def sums_table(source: Source | None, *more: str) -> Table[SummedUp]:
     """Return the table of sums and means, of the figures of one source; of None as known.
 
     Args:
-        more: Names of further metrics.
+        more: Names of further metrics, which stand behind the first figure.
     """
-    names = [*OF_SOURCE[Source.ERRORS], *WEIGHTED.names, *OF_SOURCE[Source.STATISTICS]]
-    shown = names if source is None else OF_SOURCE[source]
-    columns = sums_of(*shown, *more, sparse=source is None)
+    first, *others = OF_SOURCE[source or Source.ERRORS]
+    if source is None:
+        more, others = tuple(WEIGHTED.names), [*others, *OF_SOURCE[Source.STATISTICS]]
+    columns = sums_of(first, *more, *others, sparse=source is None)
     return Table(
         Column("summed", "Summed up", TEXT, _SUMMED, lambda line: line[0]),
         *Table(*columns).at(_summary),
