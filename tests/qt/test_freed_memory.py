@@ -81,12 +81,12 @@ print(before >> 20, most >> 20, after >> 20)
 
 @pytest.mark.slow  # a minute of a machine that others share
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems count otherwise")
-def test_the_memory_of_ten_wide_models_comes_back(tmp_path: Path) -> None:
+def test_the_memory_of_wide_models_comes_back(tmp_path: Path) -> None:
     architecture = ("general.architecture", "llama")
     (tmp_path / "small.gguf").write_bytes(SmallGguf(keys=[architecture]).write())
     keys = [(f"some.key.{place * 7919 % 60_000}", place) for place in range(60_000)]
     content = SmallGguf(keys=[architecture, *keys]).write()
-    for number in range(10):
+    for number in range(5):
         (tmp_path / f"wide{number}.gguf").write_bytes(content)
     told = subprocess.run(
         [sys.executable, "-c", _MODELS, str(tmp_path)],
@@ -97,8 +97,8 @@ def test_the_memory_of_ten_wide_models_comes_back(tmp_path: Path) -> None:
         timeout=PROGRAM_S,
     ).stdout
     before, most, after = map(int, told.split())
-    assert most > before + 300  # MiB: ten were open
-    assert after < before + 100
+    assert most > before + 150, told  # MiB: five were open
+    assert after < before + 60, told
 
 
 # each thread has a piece of its own arena, as long as all threads wait for each other
