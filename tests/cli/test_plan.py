@@ -412,16 +412,6 @@ def test_explain_prints_formulas(model: Path, capsys: Capture) -> None:
     assert "llama.attention.head_count_kv" in text
 
 
-def test_a_table_does_not_replace_a_model(model: Path, capsys: Capture) -> None:
-    before = model.read_bytes()
-    assert main(["plan", str(model), "--gpu", "1GiB", "--csv", str(model)]) == 1
-    assert "is a file of the model itself" in capsys.readouterr().err
-    assert model.read_bytes() == before
-    folder = model.parent / "absent" / "plans.csv"
-    assert main(["plan", str(model), "--gpu", "1GiB", "--csv", str(folder)]) == 1
-    assert "cannot be written" in capsys.readouterr().err
-
-
 def test_help_has_examples(capsys: Capture) -> None:
     text = run(capsys, "--help")
     assert "Examples:" in text

@@ -60,16 +60,6 @@ assert not {{"numba", "PySide6"}} & sys.modules.keys()
     assert subprocess.run(command, check=False, cwd=root, capture_output=True).returncode == 0
 
 
-@pytest.mark.parametrize("name", ["model.gguf", "link.html", "other.gguf", "new.safetensors"])
-def test_no_model_is_written_over(path: Path, name: str, capsys: Capture) -> None:
-    (path.parent / "link.html").symlink_to(path)
-    (path.parent / "other.gguf").write_bytes(b"GGUF")
-    before = {p.name: p.read_bytes() for p in path.parent.iterdir()}
-    assert main(["report", str(path), "-o", str(path.parent / name)]) == 1
-    assert "Choose another name" in (text := capsys.readouterr().err) or "no model" in text
-    assert {p.name: p.read_bytes() for p in path.parent.iterdir() if p.is_file()} == before
-
-
 def test_a_missing_folder_is_reported_before_weights_are_read(
     path: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

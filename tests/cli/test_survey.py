@@ -80,13 +80,6 @@ def test_csv(path: Path, tmp_path: Path, capsys: Capture) -> None:
 
 
 def test_csv_where_nothing_can_be_written(path: Path, tmp_path: Path, capsys: Capture) -> None:
-    before = path.read_bytes()
-    link = tmp_path / "link.csv"
-    link.symlink_to(path)
-    for target in (path, link):
-        assert main(["survey", str(path), "--csv", str(target)]) == 1
-        assert "is a file of the model itself" in capsys.readouterr().err
-    assert path.read_bytes() == before
     missing = tmp_path / "no folder" / "table.csv"
     assert main(["survey", str(path), "--csv", str(missing)]) == 1
     assert f"error: {missing}: cannot be written: no such file" in capsys.readouterr().err
