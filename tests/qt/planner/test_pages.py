@@ -12,7 +12,6 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QFileDialog, QInputDialog, QWidget
-from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
 from explorer.cli.main import main as command_line
@@ -410,9 +409,7 @@ def test_the_picture_is_saved_with_every_bar(
 # Programs side by side, and what llama.cpp would choose
 
 
-def test_programs_stand_side_by_side_with_the_figures_of_each(
-    panel: Panel, qtmodeltester: ModelTester
-) -> None:
+def test_programs_stand_side_by_side_with_the_figures_of_each(panel: Panel) -> None:
     panel.state.replace_inputs(profile=None)
     page = panel.body.programs
     _open(panel, page)
@@ -435,7 +432,6 @@ def test_programs_stand_side_by_side_with_the_figures_of_each(
     panel.view.resize(1290, 560)  # of a low screen
     panel.settle()
     assert page.why.geometry().top() >= page.table.geometry().bottom()
-    qtmodeltester.check(page.model)
 
     before = _raw(page.model, 0, "kv_cache")
     panel.state.set(context=65_536)

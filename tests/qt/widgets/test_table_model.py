@@ -43,6 +43,10 @@ def test_it_keeps_qts_contract(qtmodeltester: ModelTester, qapp: object) -> None
     for order in (DOWN, UP):
         model.sort(1, order)
         qtmodeltester.check(model)
+    model.renew(TABLE, ROWS)
+    qtmodeltester.check(model)
+    assert not model.update(TABLE, ROWS)
+    qtmodeltester.check(model)
     model.set_filter(ARRAY > 2)
     qtmodeltester.check(model)
     model.set_filter(np.zeros(len(NAMES), dtype=np.bool_))
