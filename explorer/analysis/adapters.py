@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from explorer.analysis.matching import rules
 from explorer.analysis.matching.pairing import Names, is_gguf, unwrapped
 from explorer.errors import ExplorerError
-from explorer.formats.attachments import factor_of, role_in_lycoris
+from explorer.formats.attachments import KIND_OF_PART, factor_of, part_of
 from explorer.formats.model import Model
 from explorer.formats.side_files import ADAPTER_PREFIX
 from explorer.formats.tensors import Shape, Tensor
@@ -46,6 +46,7 @@ _MOST_RANK: Final = 1 << 13  # two such matrices of float64 take 1 GiB; real ran
 _MATRIX: Final = 2  # dimensions
 _MOST_PRODUCT: Final = 1 << 21  # weights that are multiplied out at once
 _TUCKER: Final = "factors of convolutions in Tucker's form are not multiplied here"
+_NOT_WORKED_OUT: Final = "what this kind of adapter changes is not worked out here"
 _OF_EXPERTS: Final = (".lora_a", ".lora_b")
 """What names of factors end in that may be stacked; others of three sides are of convolutions."""
 
@@ -64,8 +65,8 @@ class Update:
         flipped: Whether `a` has the rank in its columns, as GGUF has it for token embeddings.
         turned: Whether `b` has it in its rows, as mlx-lm has it, with `a` flipped.
         problem: Why it cannot be applied; "" if it can.
-        parts: The factors of LyCORIS's kinds by their roles (``"hada_w1_a"``), in place of both;
-            what stands between both in a convolution.
+        parts: The factors of other kinds by their names (``"hada_w1_a"``), in place of both; what
+            stands between both in a convolution; the magnitudes of a DoRA.
     """
 
     name: str
@@ -86,9 +87,8 @@ class Update:
 
     @property
     def kind(self) -> str:
-        """How the factors make the update: ``"lora"``, ``"loha"`` or ``"lokr"``."""
-        name = next(iter(self.parts), "lora")
-        return "loha" if name.startswith("hada") else name[:4]
+        """How the factors make the update: ``"lora"``, or what `KIND_OF_PART` says."""
+        return KIND_OF_PART.get(next(iter(self.parts), ""), "lora")
 
     @property
     def nbytes(self) -> int:
@@ -101,7 +101,7 @@ class Adapter:
     """An adapter as its header describes it.
 
     Attributes:
-        kind: What it calls itself: ``"lora"``.
+        kind: What it calls itself, or its parts say: ``"lora"``.
         alpha: What the product is multiplied with, before it is divided by the rank; None if the
             file does not say.
         updates: What it changes, in the order of the file.
@@ -139,8 +139,8 @@ def read_adapter(model: Model) -> Adapter:
         part = factor_of(tensor.name)
         if part is None and tensor.name.endswith(_ALPHA) and tensor.parameters == 1:
             alphas[f"{tensor.name.removesuffix(_ALPHA)}.weight"] = _stored_number(tensor)
-        elif part is None and (role := role_in_lycoris(tensor.name)):
-            parts.setdefault(f"{tensor.name.rpartition(f'.{role}')[0]}.weight", {})[role] = tensor
+        elif part is None and (other := part_of(tensor.name)):
+            parts.setdefault(other[0], {})[other[1]] = tensor
         elif part is None:
             others.append(tensor.name)
         else:
@@ -160,6 +160,8 @@ def read_adapter(model: Model) -> Adapter:
         if between is not None:
             held = {"lora_mid": between}
             update = replace(update, shape=(), problem=_TUCKER, parts=held)
+        if name in parts:  # magnitudes of a DoRA
+            update = replace(update, problem=_NOT_WORKED_OUT, parts=parts.pop(name))
         updates.append(update)
     for name, held in parts.items():
         rank, problem = _rank_of_parts(held), _problem_of_parts(held)
@@ -170,8 +172,10 @@ def read_adapter(model: Model) -> Adapter:
         alpha = next(iter(alphas.values()))
     kind = model.metadata.text("adapter.type") or model.metadata.text(f"{ADAPTER_PREFIX}peft_type")
     kinds = sorted({update.kind for update in updates})
+    if (kind or "lora").casefold() == "lora" and kinds:  # PEFT calls a DoRA so, too
+        kind = "/".join(kinds)
     return Adapter(
-        kind=(kind or "/".join(kinds) or "lora").casefold(),
+        kind=(kind or "lora").casefold(),
         alpha=alpha,
         updates=tuple(updates),
         others=tuple(others),
@@ -210,8 +214,9 @@ def _rank_of_parts(parts: Mapping[str, Tensor]) -> int:
 
 def _problem_of_parts(parts: Mapping[str, Tensor]) -> str:
     """Return why the factors make no update; "" if they do."""
-    if any("_t" in name for name in parts):
-        return _TUCKER
+    kind = KIND_OF_PART[next(iter(parts))]
+    if kind not in {"loha", "lokr"} or any("_t" in name for name in parts):
+        return _TUCKER if kind in {"loha", "lokr"} else _NOT_WORKED_OUT
     if any(len(one.shape) < _MATRIX or 0 in one.shape for one in parts.values()):
         return "the factors are not matrices"
     pairs = ("hada_w1", "hada_w2") if "hada" in next(iter(parts)) else ("lokr_w1", "lokr_w2")

@@ -23,9 +23,20 @@ _OWN_ENDS: Final = {
     **{"_lora.down.weight": 0, "_lora.up.weight": 1},  # of old diffusers
     **{".lora_linear_layer.down.weight": 0, ".lora_linear_layer.up.weight": 1},
 }
-_OF_LYCORIS: Final = re.compile(
-    r"\.(?P<part>(?:hada_w[12]_[ab])|(?:lokr_w[12](?:_[ab])?)|(?:(?:hada|lokr)_t[12]))(?:\.weight)?\Z"
-)
+KIND_OF_PART: Final = {
+    **{f"hada_{part}": "loha" for part in ("w1_a", "w1_b", "w2_a", "w2_b", "t1", "t2")},
+    **{f"lokr_{part}": "lokr" for part in ("w1", "w1_a", "w1_b", "w2", "w2_a", "w2_b", "t1", "t2")},
+    **dict.fromkeys(("lora_magnitude_vector", "dora_scale"), "dora"),
+    **dict.fromkeys(("oft_blocks", "oft_diag", "oft_R", "oft_r"), "oft"),
+    **dict.fromkeys(("boft_R", "boft_s"), "boft"),
+    **dict.fromkeys(("ia3_l", "on_input"), "ia3"),
+    **dict.fromkeys(("vera_lambda_b", "vera_lambda_d"), "vera"),
+    **dict.fromkeys(("a1", "a2", "b1", "b2"), "glora"),
+}
+"""The kind of an adapter by what names of its tensors end in, of all but LoRA's two factors.
+
+Sources: LyCORIS, `modules/`; PEFT, `tuners/` (``prefix`` and parameters of each layer)."""
+_TRAINED: Final = ("lora_", "lycoris_")
 _PEFT_START: Final = "base_model.model."
 _MOST_NAME: Final = 512
 
@@ -44,15 +55,19 @@ def is_adapter(model: Model) -> bool:
     if model.metadata.text("general.type") == "adapter":
         return True
     names = model.tensors.columns.names
-    return any(factor_of(name) is not None or role_in_lycoris(name) for name in names)
+    return any(factor_of(name) or part_of(name) for name in names)
 
 
-def role_in_lycoris(name: str) -> str:
-    """Return the role of a factor of LyCORIS's kinds: ``"hada_w1_a"``; "" of another tensor."""
-    if "hada_" not in name and "lokr_" not in name:
-        return ""
-    found = _OF_LYCORIS.search(name[-_MOST_NAME:])
-    return "" if found is None else found["part"]
+def part_of(name: str) -> tuple[str, str] | None:
+    """Return the tensor that a part of another kind than LoRA changes, and the part.
+
+    ``("….q_proj.weight", "hada_w1_a")``; None of another tensor.
+    """
+    module, _, part = name.removesuffix(".weight").rpartition(".")
+    kind = KIND_OF_PART.get(part, "")
+    if kind and (kind != "glora" or name.startswith(_TRAINED)):
+        return f"{module.removeprefix(_PEFT_START)}.weight", part
+    return None
 
 
 def factor_of(name: str) -> tuple[str, int] | None:

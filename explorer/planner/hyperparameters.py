@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Any
 
 from explorer.errors import PlanError
+from explorer.formats.attachments import is_adapter
 from explorer.formats.model import Metadata, Model
 from explorer.planner.devices import MAX_BLOCKS, MAX_COUNT, MAX_MEMORY, whole, whole_or_none
 from explorer.planner.engines.llama_cpp.header import Header
@@ -259,9 +260,12 @@ def _own_context(metadata: Metadata) -> int | None:
 def _folder(model: Model) -> Folder:
     """Return a model's headers; raise `PlanError` if there is no config.json among them."""
     if not model.config:
+        if is_adapter(model):
+            raise PlanError("it is an adapter: a plan needs the model that it changes")
         raise PlanError(
-            "the model has no config.json, so its sizes cannot be worked out. "
-            "Open the folder, or the repository of the hub, that holds both"
+            "there is no config.json, so its sizes cannot be worked out. A text encoder of an "
+            "image program has none; of a language model open the folder, or the repository "
+            "of the hub, that holds both"
         )
     return Folder(model.config, *(model.stored or ((), ())))
 

@@ -39,13 +39,16 @@ def kind_text(model: Model) -> str | None:
     return _adapter_text(read_adapter(model)) if is_adapter(model) else None
 
 
-_KINDS: Final = {"lora": "LoRA adapter", "loha": "LoHa adapter", "lokr": "LoKr adapter"}
+_KINDS: Final = {
+    **{"lora": "LoRA", "loha": "LoHa", "lokr": "LoKr", "dora": "DoRA", "oft": "OFT"},
+    **{"boft": "BOFT", "ia3": "(IA)³", "vera": "VeRA", "glora": "GLoRA"},
+}
 _SHOWN_CHARACTERS: Final = 80
 _SHOWN_TAGS: Final = 5
 
 
 def _adapter_text(adapter: Adapter) -> str:
-    kind = _KINDS.get(adapter.kind, f"{adapter.kind} adapter")
+    kind = f"{_KINDS.get(adapter.kind, adapter.kind)} adapter"
     ranks = adapter.ranks
     parts = []
     if ranks:

@@ -19,6 +19,7 @@ from explorer.formats import open_model
 from explorer.formats.attachments import is_adapter
 from explorer.formats.facts import describe
 from explorer.formats.model import Model
+from explorer.present.attachments import kind_text
 from explorer.present.tables.facts import model_facts
 from tests.helpers.gguf_writer import F32, STRING, GgufFile, TensorSpec
 from tests.helpers.model_pairs import arrays_of, write_gguf, write_safetensors
@@ -292,6 +293,33 @@ def test_factors_of_lycoris(
         assert (update.name, update.shape) == ("lora_unet_x.weight", product.shape)
         norm = np.linalg.norm(product) / (rank or 1)
         assert update_norm(update) == pytest.approx(norm, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("names", "kind", "title"),
+    [
+        (("x.lora_A.weight", "x.lora_B.weight", "x.lora_magnitude_vector"), "dora", "DoRA"),
+        (("lora_unet_x.lora_down.weight", "lora_unet_x.lora_up.weight", "lora_unet_x.dora_scale"),
+         "dora", "DoRA"),
+        (("base_model.model.x.oft_R.weight",), "oft", "OFT"),
+        (("base_model.model.x.ia3_l",), "ia3", "(IA)³"),
+        (tuple(f"lycoris_x.{part}.weight" for part in ("a1", "a2", "b1", "b2")), "glora", "GLoRA"),
+    ],
+)  # fmt: skip
+def test_kinds_that_are_named_and_not_worked_out(
+    tmp_path: Path, names: tuple[str, ...], kind: str, title: str
+) -> None:
+    path = tmp_path / "adapter.safetensors"
+    write_safetensors(path, arrays_of(dict.fromkeys(names, (4, 4)), 3))
+    with open_model(path) as model:
+        adapter = read_adapter(model)
+        (update,) = adapter.updates
+        assert (adapter.kind, update.kind, len(update.factors)) == (kind, kind, len(names))
+        assert update.name.endswith("x.weight")
+        assert not update.name.startswith("base_model")
+        assert (kind_text(model) or "").startswith(f"{title} adapter")
+        with pytest.raises(ExplorerError, match="not worked out"):
+            update_norm(update)
 
 
 def test_factors_of_lycoris_that_do_not_fit_are_said(tmp_path: Path) -> None:

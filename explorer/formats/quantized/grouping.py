@@ -18,6 +18,7 @@ from typing import Final
 
 from explorer.formats.model import ProblemLog
 from explorer.formats.quantized.modules import (
+    BARE_FP8,
     FP8_TYPES,
     LEFT_ALONE,
     SCALE_ROLES,
@@ -298,8 +299,7 @@ class _Grouping:
                 continue
             if len(spec.shape) >= _MATRIX and spec.type.name in FP8_TYPES:
                 missing = "its scales are missing. It is shown without them"
-                bare = "is FP8 without a scale: its values are the bare codes"
-                self._warnings[missing if said else bare].append(name)
+                self._warnings[missing if said else BARE_FP8].append(name)
             elif said and len(spec.shape) >= _MATRIX and spec.type.name in CODES and stem != name:
                 self._errors["its scales are missing"].append(name)
 

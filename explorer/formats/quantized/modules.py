@@ -45,6 +45,7 @@ _FLOATS: Final[Mapping[str, Levels]] = {
     **{"F8_E4M3FNUZ": Levels.E4M3_FNUZ, "F8_E5M2FNUZ": Levels.E5M2_FNUZ},
 }
 FP8_TYPES: Final = frozenset(_FLOATS)
+BARE_FP8: Final = "is FP8 without a scale: its values are the bare codes"
 SCALE_ROLES: Final = ("weight_scale_inv", "qscale_weight", "scale_weight", "weight.scale")
 """What DeepSeek, Mistral, ComfyUI and others call the scale of an FP8 weight; it is multiplied."""
 _LEVELS: Final = {"I8": Levels.SIGNED, **_FLOATS}

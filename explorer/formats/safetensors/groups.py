@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, Self, overload
 from explorer.formats.model import ProblemLog
 from explorer.formats.quantized.declaration import Declaration
 from explorer.formats.quantized.grouping import group_members
-from explorer.formats.quantized.modules import Alike, Keys, Weight
+from explorer.formats.quantized.modules import BARE_FP8, FP8_TYPES, Alike, Keys, Weight
 from explorer.formats.tensors import (
     CompanionWeights,
     Extent,
@@ -319,7 +319,14 @@ def assemble(
         draft_prefix: As of `Assembly`.
     """
     rows = {name: row for row, name in enumerate(stored.names)}
-    return Assembly(stored, *_grouped_weights(stored, rows, namings, config, log), draft_prefix)
+    weights, used = _grouped_weights(stored, rows, namings, config, log)
+    bare = [
+        (stored.names[row], BARE_FP8)
+        for row, spec in enumerate(stored.specs)
+        if spec.type.name in FP8_TYPES and len(spec.shape) > 1 and row not in used
+    ]
+    _report_first(bare, log)
+    return Assembly(stored, weights, used, draft_prefix)
 
 
 def _grouped_weights(
@@ -349,10 +356,11 @@ def _grouped_weights(
         if about.problem is not None:
             log.add_warning(name, about.problem)
         if about.guess is not None:
-            guesses.append((name, about.guess))
+            what = f"neither metadata nor config.json says how it is quantized: {about.guess}"
+            guesses.append((name, what))
         weights[found.weight] = Weight(name, found.stored, alike)
         consumed.update(found.stored[1:])
-    _report_guesses(guesses, log)
+    _report_first(guesses, log)
     return weights, consumed.union(weights)
 
 
@@ -435,12 +443,12 @@ def _alike(found: Resolution, specs: Sequence[Spec | None]) -> Alike | None:
     return Alike(layout, spec, tuple(role for role, _ in present))
 
 
-def _report_guesses(guesses: Sequence[tuple[str, str]], log: ProblemLog) -> None:
-    if guesses:
-        name, guess = guesses[0]
-        more = f", and {len(guesses) - 1} more like it" if len(guesses) > 1 else ""
-        what = f"neither metadata nor config.json says how it is quantized: {guess}{more}"
-        log.add_warning(name, what)
+def _report_first(found: Sequence[tuple[str, str]], log: ProblemLog) -> None:
+    """Report the first of weights with the like problem, and how many more there are."""
+    if found:
+        name, what = found[0]
+        more = f", and {len(found) - 1} more like it" if len(found) > 1 else ""
+        log.add_warning(name, f"{what}{more}")
 
 
 def group_of_name(name: str) -> str | None:

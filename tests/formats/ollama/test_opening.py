@@ -212,6 +212,13 @@ def test_one_tensor_has_its_layers_name(store: OllamaStore) -> None:
         assert model.groups[0].tensors == ("a", "a.scale", "a.bias")
 
 
+def test_fp8_without_a_scale_says_so(store: OllamaStore) -> None:
+    layers = [store.tensor(name, [(name, "F8_E4M3", [4, 8])]) for name in ("a.weight", "b.weight")]
+    with open_model(store.manifest(layers)) as model:
+        what = "is FP8 without a scale: its values are the bare codes, and 1 more like it"
+        assert problems_of(model) == {"a.weight": what}
+
+
 def test_metadata_of_a_tensor_wins_over_that_of_the_blob(store: OllamaStore) -> None:
     tensors = [*quantized("m.x", [2], 4, 32), *quantized("m.y", [2], 8, 64)]
     metadata = {"quant_type": "int4", "group_size": "32", "m.y.quant_type": "int8"}
