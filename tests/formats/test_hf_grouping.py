@@ -324,6 +324,15 @@ def test_scales_of_other_programs_are_joined(scale: str) -> None:
             (512, 256),
         ),
         ("marlin", {"B": ("I32", (16, 1024)), "s": ("F16", (2, 512))}, (512, 256)),
+        (
+            "fp_quant",
+            {
+                "qweight": ("U8", (64, 32)),
+                "scales": ("U8", (64, 2)),
+                "forward_hadamard_matrix": ("BF16", (32, 32)),
+            },
+            (64, 64),
+        ),
         ("svdquant", {"qweight": ("I8", (512, 128)), "wscales": ("BF16", (4, 512))}, (512, 256)),
         ("aqlm", {"codes": ("I8", (512, 32, 1)), "codebooks": ("F16", (1, 256, 1, 8))}, (512, 256)),
     ],

@@ -464,9 +464,13 @@ def _check_tensors(shard: Shard, log: ProblemLog) -> None:
     """
     names, specs, offsets = shard.names, shard.specs, shard.begins
     rows = range(len(names))
-    faulty = [row for row in rows if specs[row].fault is not None and specs[row].type.known]
-    for row in log.first(faulty):
-        log.add_error(names[row], specs[row].fault or "")
+    faulty: dict[str, list[int]] = {}
+    for row in rows:
+        fault = specs[row].fault
+        if fault is not None and specs[row].type.known:
+            faulty.setdefault(fault, []).append(row)
+    for fault, (row, *more) in log.first(list(faulty.items())):
+        log.add_error(names[row], f"{fault} ({len(more)} more like it)" if more else fault)
     for where, what in _unsized(shard):
         log.add_warning(where, what)
     alignment = shard.alignment

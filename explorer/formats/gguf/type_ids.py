@@ -23,13 +23,22 @@ _MOST_SIZES: Final = 4096
 """Different tensors of unknown types that are sized; a model has a few, a hostile file many."""
 
 
+_NO_HEADERS: Final = (
+    "it is stored without the headers of its rows, in which their scales are, so there are no "
+    "values. Quantize it anew"
+)
+"""Files of ik_llama.cpp that were split or copied by a program which counts blocks alone (its
+pull request 2437 found published ones)."""
+
+
 def settle_types(
     file: FileTensors,
     alignment: int,
     architecture: str | None,
     spec_of: Callable[[TensorType, Shape], Spec],
 ) -> None:
-    """Correct the types that mean something else in this file, and size those without a size.
+    """Correct the types that mean something else in this file, size those without a size, and tell
+    tensors whose rows have lost their headers.
 
     Args:
         file: Whose specs of tensors are replaced.
@@ -41,7 +50,8 @@ def settle_types(
     found = (
         row
         for row, spec in enumerate(specs)
-        if spec.parameters and (spec.type.id in OTHER_MEANINGS or not spec.type.known)
+        if spec.parameters
+        and (spec.type.id in OTHER_MEANINGS or not spec.type.known or spec.type.row_header)
     )
     rows = np.fromiter(found, np.int64)
     if not rows.size:
@@ -68,5 +78,12 @@ def settle_types(
     sized: dict[tuple[Spec, int], Spec] = {}
     for row in rows:
         spec, room = specs[row], int(rooms[row])
-        if not spec.type.known and len(sized) < _MOST_SIZES:
+        if len(sized) >= _MOST_SIZES:
+            break
+        if not spec.type.known:
             specs[row] = sized.setdefault((spec, room), spec._replace(nbytes=AtLeast(room)))
+        blocks = spec.type.nbytes(spec.parameters)
+        is_short = spec.fault is None and blocks is not None and room < spec.nbytes
+        if blocks is not None and is_short and blocks <= room < blocks + alignment:
+            short = spec._replace(nbytes=blocks, fault=_NO_HEADERS)
+            specs[row] = sized.setdefault((spec, room), short)

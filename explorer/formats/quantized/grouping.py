@@ -62,6 +62,7 @@ UNREAD: Final = (
     (".B", "rules_unread.marlin"),
     (".Qidxs", "rules_unread.quip"),
     (".wscales", "rules_unread.svdquant"),
+    (".forward_hadamard_matrix", "rules_unread.fp_quant"),
     ("._weight_qdata", "rules_unread.torchao_int4"),
     (".comfy_quant", "rules_unread.comfy"),
     (".weight_scale", "rules_unread.comfy_declared"),

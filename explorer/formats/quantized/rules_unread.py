@@ -7,8 +7,8 @@ Source: exllamav2, ext.py (`q_weight`, `q_invperm`); exllamav3, modules/quant/ex
 AQLM, inference.py; QuIP#, lib/linear/quantized_linear.py; torchao 0.18, quantize_/workflows/int4
 (each kind is packed for a kernel of its own, and none is unpacked without a GPU or a library of
 kernels); gptq's Marlin, `Layer.pack`;
-nunchaku, models/linear.py; ComfyUI, quant_ops.py and float.py (`to_blocked`: scales in tiles of
-128 x 4, codes of two weights with the first above).
+nunchaku, models/linear.py; FP-Quant, inference_lib, module/linear.py; ComfyUI, quant_ops.py and
+float.py (`to_blocked`: scales in tiles of 128 x 4, codes of two weights with the first above).
 """
 
 from __future__ import annotations
@@ -191,6 +191,17 @@ def svdquant(module: Module) -> Found | None:
     check_type(codes, "I8")
     names = ("wscales", "smooth", "smooth_orig", "smooth_factor", "smooth_factor_orig", "wtscale")
     return _found(module, "svdquant", codes, names, (codes.shape[0], 2 * codes.shape[1]))
+
+
+def fp_quant(module: Module) -> Found | None:
+    """Return a weight of FP-Quant: FP4 in bytes, of weights that are turned by a matrix first."""
+    codes = module.get(".qweight")
+    if codes is None or codes.dtype != "U8" or len(codes.shape) != 2:
+        return None  # a copy that is not packed, `dqweight`
+    names = ("scales", "weight_global_scale", "act_global_scale")
+    matrices = ("forward_hadamard_matrix", "backward_hadamard_matrix")
+    shape = (codes.shape[0], 2 * codes.shape[1])
+    return _found(module, "fp_quant", codes, (*names, *matrices), shape)
 
 
 _CODES_OF_AO: Final = {"I8": 2, "U8": 2, "I32": 8}  # of 4 bits, in an element

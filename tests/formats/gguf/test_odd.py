@@ -15,6 +15,7 @@ from explorer.errors import ExplorerError, FormatError
 from explorer.formats import Severity
 from explorer.formats.columns import tensor_arrays
 from explorer.formats.gguf.llama_cpp import llama_cpp_problems
+from explorer.quantization import ggml_type
 from explorer.text import bytes_text
 from tests.helpers.gguf_files import Accept, Refuse, problem_texts
 from tests.helpers.gguf_writer import (
@@ -192,6 +193,21 @@ def test_overlap(accept: Accept) -> None:
         ("two", "shares bytes with tensor 'one'"),
         ("same", "shares bytes with tensor 'far'"),
     ]
+
+
+@pytest.mark.parametrize("kind", [144, 146, 157])  # IQ4_KS, IQ4_KSS, IQ2_KL
+def test_rows_that_have_lost_their_headers(accept: Accept, kind: int) -> None:
+    size = ggml_type(kind).nbytes(8 * 512) or 0
+    tensors = [TensorSpec(name, (512, 8), kind, bytes(size)) for name in ("one", "two")]
+    model = accept(GgufFile(tensors=[*tensors, TensorSpec("good")]))
+    (problem,) = model.problems
+    assert problem.where == "one"
+    assert "without the headers of its rows" in problem.what
+    assert problem.what.endswith("(1 more like it)")
+    assert model.tensors["two"].nbytes == size
+    assert model.tensors["good"].read() == bytes(16)
+    with pytest.raises(FormatError, match="headers of its rows"):
+        model.tensors["two"].dequantize()
 
 
 # Row 16
