@@ -23,8 +23,8 @@ from explorer.qt.widgets.building import LINE, Flow, column, row
 from explorer.qt.widgets.controls import choice
 from explorer.quantization import TENSOR_TYPES
 from explorer.quantization.huggingface.schemes import SCHEME_GROUPS, scheme_group
-from explorer.quantization.registry import family
-from explorer.text import integer_text
+from explorer.quantization.registry import FAMILIES, family, has_encoder
+from explorer.text import integer_text, listed
 
 USUAL_TYPES: Final = (
     *("Q4_0", "Q5_0", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"),
@@ -34,7 +34,10 @@ USUAL_TYPES: Final = (
 
 
 def type_groups() -> list[tuple[str, tuple[str, ...]]]:
-    """Return every type that weights can be rounded to, in groups with their titles."""
+    """Return every type that weights can be rounded to, in groups with their titles.
+
+    A title without types says which of ik_llama.cpp's cannot.
+    """
     titles = {
         "plain": "Without codes",
         "legacy": "GGUF, simple",
@@ -50,7 +53,12 @@ def type_groups() -> list[tuple[str, tuple[str, ...]]]:
     for name in rounding_types():
         group = family(name) if name in TENSOR_TYPES else scheme_group(name) or "others"
         found["iq" if group == "iq4" else group].append(name)
-    return [(titles[name], tuple(names)) for name, names in found.items() if names]
+    missing = (name for name in FAMILIES["ik"] if not has_encoder(name))
+    groups: list[tuple[str, tuple[str, ...]]] = []
+    for name, names in found.items():
+        groups += [(titles[name], tuple(names))] if names else []
+        groups += [(f"Not {listed(missing, 3)}", ())] if name == "ik" else []
+    return groups
 
 
 USUAL_RECIPES: Final = (

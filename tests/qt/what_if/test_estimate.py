@@ -63,6 +63,8 @@ def test_every_type_is_offered_once_and_the_usual_ones_are_quick() -> None:
     assert sorted(offered) == sorted(rounding_types())
     assert set(USUAL_TYPES) <= set(offered)
     assert all(title for title, _ in type_groups())
+    (missing,) = (title for title, names in type_groups() if not names)
+    assert missing == "Not IQ2_KS, IQ4_KSS, IQ2_KL, …"
 
 
 def test_impossible_types_are_not_measured(document: Document) -> None:
