@@ -77,9 +77,8 @@ ONE: Final = integers(1, 1)
 ODD: Final = 2 * integers(0, 15) + 1
 ODD_SIGNED: Final = np.concatenate([ODD, -ODD])
 SIGNED: Final = np.concatenate([integers(0, 127), integers(-128, -1)])
-KS: Final = (
-    integers(-127, 128) - np.arange(256, dtype=np.float32) % 2
-)  # the lowest bit selects the table of levels
+# The lowest bit selects the table of levels.
+KS: Final = integers(-127, 128) - np.arange(256, dtype=np.float32) % 2
 
 
 class Bits(NamedTuple):

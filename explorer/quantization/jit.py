@@ -285,9 +285,6 @@ u16_at = _little_endian(16)
 u32_at = _little_endian(32)
 """u32_at(blocks, b, offset): the little-endian uint32 at a byte offset of block `b`."""
 
-u64_at = _little_endian(64)
-"""u64_at(blocks, b, offset): the little-endian uint64 at a byte offset of block `b`."""
-
 
 @inlined
 def count_up(few: Any, many: Any, place: Any) -> None:
