@@ -82,7 +82,7 @@ def _suffixes(filters: str) -> list[str]:
 def _commands(page: QWidget) -> Iterator[Command]:
     """Yield every command of a page: its buttons, and the actions of its widgets and menus."""
     seen: set[int] = set()
-    for widget in (page, *descendants(page, QWidget)):
+    for widget in (page, *descendants(page, QWidget, shown=True)):
         if not isValid(widget) or not widget.isVisible():
             continue
         menu = widget.menu() if isinstance(widget, QPushButton | QToolButton) else None

@@ -161,7 +161,7 @@ class Monkey:
     def _shown(self, kind: type[Widget]) -> list[Widget]:
         """Return the widgets of a kind that one can reach: those of a dialog, if one is open."""
         top = QApplication.activeModalWidget() or self.window
-        return [widget for widget in descendants(top, kind) if can_be_reached(widget)]
+        return [one for one in descendants(top, kind, shown=True) if can_be_reached(one)]
 
     def commands(self) -> list[QAction]:
         """Return the commands of the window that can be chosen, but those that end it."""
