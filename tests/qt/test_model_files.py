@@ -39,6 +39,7 @@ from explorer.text import PLAIN, set_notation
 from tests.helpers.descendants import descendants
 from tests.helpers.everywhere import everywhere, settle
 from tests.helpers.model_kinds import digests, safetensors_model
+from tests.helpers.window import wait_idle
 
 Command = QAction | QAbstractButton
 
@@ -154,7 +155,7 @@ def test_nothing_that_the_window_saves_replaces_a_file_of_a_model(
         for target in (*map(Path, before), *links):
             window.message_bar.clear()
             assert dialog.asked_by(command, target)
-            settle(qtbot, window)
+            wait_idle(qtbot, window)
             now = digests(kept)
             assert {path: now.get(path) for path in before} == before, (command, target)
             assert target not in links or window.message_bar.messages, (command, target)
