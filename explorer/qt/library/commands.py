@@ -9,7 +9,17 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from PySide6.QtCore import QObject, QPoint, QProcess, Qt, QUrl, Signal, SignalInstance, Slot
+from PySide6.QtCore import (
+    QItemSelectionModel,
+    QObject,
+    QPoint,
+    QProcess,
+    Qt,
+    QUrl,
+    Signal,
+    SignalInstance,
+    Slot,
+)
 from PySide6.QtGui import QAction, QDesktopServices, QKeySequence, QPalette
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -347,6 +357,8 @@ class VersionsDialog(QDialog):
         for place, error in found.items():
             self.choices[place].error = error
         self._model.renew(choice_table(self.choices), self.choices)
+        chosen, flags = self.table.selectionModel(), QItemSelectionModel.SelectionFlag
+        chosen.select(chosen.selection(), flags.Select | flags.Rows)  # with the column that came
         self._show_state()
 
     def _fail(self, error: ExplorerError) -> None:

@@ -42,8 +42,10 @@ def test_errors_are_measured_against_the_original_once(
     assert "error" not in [column.name for column in dialog._model.columns]
     assert dialog._read_button.text() == "Measure the &errors"
     assert "to read" in dialog._read_button.toolTip()
+    dialog.table.select_row(0)
     dialog._read_button.click()
     qtbot.waitUntil(lambda: not window.runner.jobs and not dialog._read_button.isVisible())
+    assert len(dialog.table.selectionModel().selectedRows()) == 1  # the column that came, too
     errors = {one.name: one.error for one in dialog.choices}
     assert errors["m-F32.gguf"] is None
     assert 0 < errors["m-Q8_0.gguf"] < 0.02 < errors["m-Q4_0.gguf"] < 0.2
