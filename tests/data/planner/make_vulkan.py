@@ -121,7 +121,7 @@ def _answer(measure: Path, path: Path, values: Mapping[str, Any]) -> Any:
     words = [path, *(values[name] for name in tuple(USUAL)[:6]), flash]
     words += [int(values["kv_unified"]), values["type_k"], values["type_v"]]
     words += [int(values[name]) for name in ("offload_kv", "swa_full", "all_logits")]
-    words += [values["cpu_moe_layers"], int(values["devices"] == 1)]
+    words += [values["cpu_moe_layers"], int(values["devices"] < 2)]
     devices = ",".join("0" * values["devices"])
     done = subprocess.run(
         [measure],

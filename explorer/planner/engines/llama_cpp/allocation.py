@@ -21,7 +21,7 @@ from explorer.formats.model import Model
 from explorer.planner.devices import quoted, sized, whole
 from explorer.planner.engines.llama_cpp.backends import Backend, backend_of
 from explorer.planner.engines.llama_cpp.block import Batch, Placement
-from explorer.planner.engines.llama_cpp.builds import NEWEST, revision
+from explorer.planner.engines.llama_cpp.builds import NEWEST, knows_graph, revision
 from explorer.planner.engines.llama_cpp.compute import attends_elsewhere, compute_buffers, kept
 from explorer.planner.engines.llama_cpp.graph import HOST_ALIGNMENT, padded, row_padding
 from explorer.planner.engines.llama_cpp.header import SCANNED, Header, LayerSum, Weights
@@ -141,9 +141,9 @@ def allocate(model: Model | Header, settings: Settings, *, with_compute: bool = 
     """
     header = model if isinstance(model, Header) else Header.from_model(model)
     settings = as_built(settings)
-    if settings.mtp:
-        if not header.guesses_ahead:
-            raise PlanError(_why_no_mtp(header))
+    if settings.mtp and not header.guesses_ahead:
+        raise PlanError(_why_no_mtp(header))
+    if settings.mtp or (header.rules.always_ahead and not revision(settings.build).skips_ahead):
         header = header.with_ahead
     found = _allocate(header, settings, with_compute=with_compute)
     if settings.mtp:
@@ -218,6 +218,7 @@ def _allocate(header: Header, settings: Settings, *, with_compute: bool) -> Allo
         placement = _placement(header, settings, places)
         usual = flash_attention or (settings.type_k, settings.type_v) == ("f16", "f16")
         was_compared = not settings.devices or backend.knows(header.rules.recurrent, usual=usual)
+        was_compared &= knows_graph(settings.build, header.architecture)
         accuracy, computes = compute_buffers(header, batch, placement, was_compared=was_compared)
         for name, found in zip((*places.gpus, places.host), computes, strict=True):
             size = None if found.size is None else sized(found.size, name)

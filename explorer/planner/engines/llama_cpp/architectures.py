@@ -117,6 +117,7 @@ class Architecture:
     ahead: Mapping[str, Any] | Literal["not known"] | None = None
     rolls_back: bool = False  # states of tokens that may be refused are kept
     mixed: bool = True  # a batch may mix tokens and embeddings
+    always_ahead: bool = False  # older builds load what guesses ahead unasked
 
 
 def _alike(names: str, row: Architecture) -> dict[str, Architecture]:
@@ -317,7 +318,7 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
     "qwen3next": replace(
         _QWEN3NEXT, repeated_heads=True, ahead=_ahead("last block"), rolls_back=False
     ),
-    **_alike("qwen35 qwen35moe", replace(_QWEN3NEXT, positions="four")),
+    **_alike("qwen35 qwen35moe", replace(_QWEN3NEXT, positions="four", always_ahead=True)),
     # The same, but not within 1 % in every circumstance
     **_alike("ernie4_5-moe grovemoe openelm", _BAND),
     "grok": replace(_BAND, flash_attention=False),

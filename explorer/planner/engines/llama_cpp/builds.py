@@ -7,6 +7,7 @@ may have it too.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 NEWEST: Final = 11434
@@ -24,6 +25,8 @@ class Revision(NamedTuple):
     narrow_masks: bool
     few_logits: bool
     kernel_copies: bool
+    skips_ahead: bool
+    all_hidden: bool
     metal_copies: bool
     any_pair: bool
     mixed: bool
@@ -44,10 +47,14 @@ CHANGES: Final = (
     Change(6097, "rows", "numbers the cells that it writes, and may have a cache per request"),
     Change(7820, "given", "reserves room for given embeddings beside those of tokens"),  # PR 18898
     Change(8635, "rotated", "turns keys and values before they are quantized"),  # PR 21038
-    Change(9222, "hidden", "keeps what the last block found, of models that may have MTP layers"),
+    Change(9222, "hidden", "keeps what the last block found, of qwen35 and qwen35moe"),
     Change(9410, "narrow_masks", "keeps masks of flash attention in 16 bits"),  # PR 23764
     Change(9464, "few_logits", "reserves logits of few tokens in llama-server"),  # PR 23861
     Change(9489, "kernel_copies", "reserves the 16-bit copies of a quantized cache"),
+    Change(
+        10359, "skips_ahead", "loads MTP layers of qwen35 and qwen35moe only where they are used"
+    ),
+    Change(10605, "all_hidden", "keeps what the last block found, of all that are drafted for"),
     Change(10644, "metal_copies", "reserves 16-bit copies of the cache", ("Metal",)),  # PR 27390
     Change(
         *(10901, "any_pair", "computes attention on the GPU with any two types of the cache"),
@@ -56,6 +63,25 @@ CHANGES: Final = (
     Change(11401, "mixed", "reserves room for tokens and embeddings in one batch"),
 )
 """The changes, from the oldest to the newest."""
+
+
+_OLDEST_READ: Final = 8505
+_GRAPHS: Final[Mapping[str, int]] = {
+    "granitehybrid": 9441,
+    "nemotron_h": 9441,
+    "nemotron_h_moe": 9441,
+    "gemma4": 10605,
+    "granitemoe": 10605,
+    "mamba2": NEWEST,
+    "plamo3": NEWEST,
+    "pockettts": NEWEST,
+}
+"""Architectures whose graph was another one before a build: compute buffers, up to a quarter."""
+
+
+def knows_graph(build: int, architecture: str) -> bool:
+    """Return whether the graph of an architecture was compared with that of a build."""
+    return build >= _GRAPHS.get(architecture, _OLDEST_READ)
 
 
 def revision(build: int) -> Revision:

@@ -17,7 +17,7 @@ from explorer.planner.attachments import check_together
 from explorer.planner.devices import Device, quoted
 from explorer.planner.engines.llama_cpp.allocation import MAX_SEQUENCES, allocate, as_built
 from explorer.planner.engines.llama_cpp.allocation import Settings as ServerSettings
-from explorer.planner.engines.llama_cpp.builds import NEWEST, changes_since, revision
+from explorer.planner.engines.llama_cpp.builds import NEWEST, changes_since, knows_graph, revision
 from explorer.planner.engines.llama_cpp.fitting import DEFAULT_MARGIN, Decision, fit
 from explorer.planner.engines.llama_cpp.header import Header
 from explorer.planner.engines.llama_cpp.kernels import lacks_kernel
@@ -323,7 +323,10 @@ def _warnings(outcome: Outcome) -> Iterator[str]:
     if outcome.accuracy is not Accuracy.EXACT:
         name, library = quoted(outcome.header.architecture), quoted(outcome.settings.library)
         if outcome.header.rules.accuracy == "exact":
-            yield f"compute buffers on {library} are up to 10 % larger or smaller than planned"
+            build = outcome.settings.build
+            where = f"on {library}" if knows_graph(build, outcome.header.architecture) else ""
+            where = where or f"of build {build}"
+            yield f"compute buffers {where} are up to 10 % larger or smaller than planned"
         else:
             yield f"the compute buffers of {name} are not known. Those of a similar model are used"
     missing = _lacks_kernel(outcome)
