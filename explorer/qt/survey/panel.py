@@ -155,6 +155,7 @@ class HotSpotsPage(ListPanel):
         self.overlay.clicked.connect(self._open_selected)
         self.table.setItemDelegate(BarDelegate(self.table))
         self.table.selection_moved.connect(self._follow_selection)
+        self.model.modelReset.connect(self._follow_selection)  # which no selection outlives
         self._follow_selection()
         self._lay_out()
         self._renewing = QTimer(self, singleShot=True, interval=_RENEW_MS)

@@ -220,6 +220,15 @@ def test_histograms_of_several_are_asked_for(panel: SurveyPanel) -> None:
     assert set(opened) == {0, 1, 2, 3}
 
 
+def test_histograms_are_not_asked_for_where_no_tensor_is_left(panel: SurveyPanel) -> None:
+    panel.survey()
+    spots = page(panel)
+    spots.table.selectAll()
+    panel.qtbot.keyClicks(spots.bar.edit, "none")
+    panel.qtbot.waitUntil(lambda: not spots.model.rowCount())
+    assert not spots.overlay.isEnabled()
+
+
 def test_figures_that_come_later_have_room(panel: SurveyPanel, rounded: SurveyPanel) -> None:
     """The columns were made before anything was measured, as wide as their titles."""
     for each in (panel, rounded):
