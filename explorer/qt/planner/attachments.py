@@ -23,7 +23,7 @@ from explorer.qt.widgets.building import Flow, column
 from explorer.sources import Address
 from explorer.text import bytes_text, plain_text, shorten
 
-_MTP: Final = "MTP"
+_MTP: Final = "Speculative decoding (MTP)"
 _USUAL_TOKENS: Final = 3  # that llama.cpp drafts
 _LONGEST: Final = 36
 _NAMES: Final = {"projector": "projector", "draft": "draft model", "lora": "LoRA adapter"}
@@ -131,7 +131,7 @@ class AttachmentsBox(QtWidgets.QWidget):
         return button
 
     def _mtp_button(self, parent: QtWidgets.QWidget, *, added: bool) -> QtWidgets.QPushButton:
-        tip = "Let the model's own MTP layers draft tokens, which makes it faster"
+        tip = f"Let the model's own MTP layers draft {_USUAL_TOKENS} tokens, which makes it faster"
         button = push_button(parent, f"{'✕' if added else '+'} {_MTP}", tip)
         button.setAccessibleName(f"{'Remove' if added else 'Add'} {_MTP}")
         button.setObjectName(_MTP)

@@ -114,11 +114,11 @@ def test_mtp_is_proposed_where_the_model_has_it(
         file.truncate(file.tell() + 32 + end)  # of holes
     panel.show(load(path), profile="llama.cpp")
     box = panel.body.attachments
-    assert _texts(box) == ["+ MTP"]
+    assert _texts(box) == ["+ Speculative decoding (MTP)"]
     box.buttons[0].click()
     panel.settle()
     assert panel.state.inputs.settings.mtp == 3
-    assert _texts(box) == ["✕ MTP"]
+    assert _texts(box) == ["✕ Speculative decoding (MTP)"]
     assert panel.state.current.plan.gpus[0].draft > 0
     panel.state.undo()
     panel.settle()
