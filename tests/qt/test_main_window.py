@@ -489,7 +489,8 @@ def test_problems_of_a_model_are_counted_and_copied_all_of_them(
 ) -> None:
     names = [f"odd{number}." for number in range(60)]
     keys: list[tuple[str | bytes, int, object]] = [("general.architecture", STRING, "llama")]
-    file = GgufFile(keys=keys, tensors=[TensorSpec(name, (3,), 2) for name in names])
+    specs = [TensorSpec(name, (33 + 2 * place,), 2) for place, name in enumerate(names)]
+    file = GgufFile(keys=keys, tensors=specs)  # like faults would be one
     window = make_window(file.write(tmp_path / "long.gguf"))
     window.panels.show_page("overview")
     view = window.panels.overview.widget

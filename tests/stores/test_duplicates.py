@@ -45,8 +45,8 @@ def test_a_projector_is_called_one(tmp_path: Path) -> None:
     write(tmp_path / "x.gguf", "three")
     files = stored_files(read_stores([Place(StoreKind.FOLDER, tmp_path)]))
     assert {file.path.name: file.part for file in files} == {
-        "mmproj-x.gguf": "Projector (GGUF): one, clip",
-        "not-mmproj.gguf": "Model (GGUF): two, llama",
+        "mmproj-x.gguf": "Projector (GGUF)",
+        "not-mmproj.gguf": "Model (GGUF)",
         "x.gguf": "Model",
     }
 
