@@ -37,16 +37,13 @@ def pytest_collection() -> Generator[None, object, object]:
     """Let no test walk over what all of them hold: modules and parsed tests are a million objects.
 
     Some collect garbage, and the collector does so by itself. Finding the tests leaves next to
-    none, and collecting it again and again would take a tenth of the time. A window that closes
-    gives all of it back to the collector, which looks through it after seven million new objects,
-    not after 70,000.
+    none, and collecting it again and again would take a tenth of the time.
     """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
-        gc.set_threshold(*gc.get_threshold()[:2], 1_000)
         gc.enable()
 
 
