@@ -601,7 +601,7 @@ def test_the_model_in_front_the_filter_of_the_library_and_splits_are_remembered(
     assert second.panels.page == "metadata"
     assert second.current is not None
     assert second.current.path == small_path  # not the one that was opened last
-    assert second.splitter.sizes() == pytest.approx([tree, pages], abs=4)
+    qtbot.waitUntil(lambda: second.splitter.sizes() == pytest.approx([tree, pages], abs=4))
     second.panels.selection.select_key(1, again=True)
     wait_idle(qtbot, second)
     sizes = second.panels.metadata.widget.splitter.sizes()
