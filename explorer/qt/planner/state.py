@@ -421,9 +421,11 @@ class PlannerState(QObject):
         return self.basis.target().inputs(model.h.trained_context).settings
 
     def set_others(self, others: list[PlannedModel]) -> None:
-        """Compare with other models; one that is closed is loaded no more."""
+        """Compare with other models; one that is closed is loaded no more, and has no steps."""
         self.others = others
         known = {model.path for model in (*others, self.model) if model is not None}
+        for path in self._histories.keys() - known:  # the machine keeps what was asked last
+            del self._histories[path]
         if any(model.path not in known for model in self.also):
             self.set_also([model for model in self.also if model.path in known])
         else:

@@ -164,6 +164,22 @@ def test_scenarios_and_sets_are_saved_when_they_change() -> None:
     assert list(again.sets) == ["Two"]
 
 
+def test_a_closed_model_has_no_steps_and_what_was_asked_of_it() -> None:
+    state = planner_state()
+    first, second = (PlannedModel(one, Path(one), small_model()) for one in ("a", "b"))
+    state.set_model(first)
+    state.apply({"context": 4096})
+    state.set_model(second)
+    state.set_others([first])
+    state.set_model(first)
+    assert state.current.can_undo  # it was open all the time
+    state.set_model(second)
+    state.set_others([])
+    state.set_model(first)
+    assert not state.current.can_undo
+    assert state.inputs.settings.context == 4096
+
+
 def test_the_machine_does_not_replace_what_was_chosen() -> None:
     own = (Device("7", "CUDA", GIB),)
     state = planner_state()
