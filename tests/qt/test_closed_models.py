@@ -144,6 +144,7 @@ def test_a_map_that_turns_back_to_a_smaller_model_marks_no_tensor_of_the_larger(
         assert session.content.document is document
 
 
+@pytest.mark.slow
 def test_a_model_that_cannot_be_planned_is_freed(
     qtbot: QtBot, make_window: Callable[..., MainWindow], demo_path: Path, hostile_path: Path
 ) -> None:

@@ -263,6 +263,7 @@ def test_branches_with_slashes_and_names_with_spaces_are_opened(web: Web, demo: 
             assert parse_address(str(model.path)) == model.path
 
 
+@pytest.mark.slow
 def test_quantized_folders_are_the_same_on_the_hub(web: Web, cdn: Web, shared_data: Path) -> None:
     """Keys, shapes, declarations, problems and every weight, of each scheme; few requests."""
     weights = (shared_data / "hf_quantized").glob("*/*.safetensors")
