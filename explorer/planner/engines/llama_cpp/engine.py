@@ -299,7 +299,7 @@ def _notes(outcome: Outcome, effective: Mapping[str, Effective], asked: Settings
     for change in changes_since(settings.build, settings.library):
         yield f"build {settings.build} is older than {change.build}, which {change.what}"
     if not settings.mtp and settings.draft is None and outcome.header.guesses_ahead:
-        yield "the model has MTP layers, which are not used: with speculative decoding (--mtp 3) they are"
+        yield "the model has MTP layers: speculative decoding (--mtp 3) plans with them"
     if outcome.projector and outcome.projector_compute.high:
         low, high = map(bytes_text, outcome.projector_compute)
         yield (
