@@ -333,7 +333,7 @@ class Totals:
                 total.add(task.tensor_set, errors)
 
     def errors(self) -> dict[str, TypeErrors]:
-        """Return the errors so far, without those of which nothing is known."""
+        """Return the errors so far, of what was measured at all."""
         found = {name: total.errors() for name, total in self._totals.items()}
         return {name: errors for name, errors in found.items() if errors.done or errors.complete}
 

@@ -39,7 +39,7 @@ _AT_ONCE: Final = 16
 """Weights of a vector; so many bytes are what a table of levels is looked into with (`_shuffled`:
 IQ4_NL decodes at 2.6 G weights/s where its table is read a level at a time)."""
 _WINDOW: Final = 64
-"""Bytes of a block at most of which a vector of numbers is put together."""
+"""The longest run of bytes that is loaded at once; others are loaded byte by byte."""
 _SHUFFLED: Final = 64
 """Levels of the longest table that is looked into with vectors of bytes."""
 

@@ -1,7 +1,7 @@
 """Which module decodes, unpacks and encodes which tensor type; what kernels take and give.
 
 Each family of types has one module that says as rows of `TYPES` how its blocks store codes and
-scales (`bits.BitType`), of which `bit_kernels` makes the kernels; plain numbers and FP4 have
+scales (`bits.BitType`), from which `bit_kernels` makes the kernels; plain numbers and FP4 have
 kernels of their own. A long encoder has a module beside it. A module is imported when one of its
 types is first used: opening and listing a model must not load Numba.
 

@@ -531,11 +531,10 @@ def try_recipes(  # noqa: PLR0913, PLR0917 - all but the first four have a defau
         ExplorerError: What `TaskErrors.measure` raises. Weights that cannot be read are left out.
     """
     names, failures = model.tensors.columns.names, dict[str, ExplorerError]()
-    tasks = {one.recipe: recipe_tasks(sets, one) if measured else [] for one in recipes}
+    tasks = {one.recipe: recipe_tasks(sets, one) for one in recipes}
+    every = distinct(task for some in tasks.values() for task in some) if measured else ()
     totals, known = Totals(tasks), dict[tuple[object, ...], PairErrors]()
-    for task, row in (kept or TaskErrors()).measure(
-        trial_tasks(sets, recipes) if measured else (), workers, check=check, progress=progress
-    ):
+    for task, row in (kept or TaskErrors()).measure(every, workers, check=check, progress=progress):
         totals.add(task, row.errors)
         if row.errors is not None:
             known[task.key] = row.errors
@@ -546,8 +545,8 @@ def try_recipes(  # noqa: PLR0913, PLR0917 - all but the first four have a defau
         RecipeTrial(
             recipe,
             recipe_size(model, present, sets, recipe),
-            errors.get(recipe.recipe) if tasks[recipe.recipe] else None,
-            errors_by_role(model, recipe_tasks(sets, recipe), lambda task: known.get(task.key)),
+            errors.get(recipe.recipe) if measured and tasks[recipe.recipe] else None,
+            errors_by_role(model, tasks[recipe.recipe], lambda task: known.get(task.key)),
             tuple(failures.items()),
         )
         for recipe in recipes

@@ -472,7 +472,7 @@ class CompareView(TabbedPanel, Reader[Shown]):
         self._add_errors()
 
     def _add_errors(self) -> None:
-        """Add the errors of each model of which all are known."""
+        """Add the errors of each model whose tensors were all compared."""
         session, headers = self.session, self._headers
         rounded = isinstance(self._references.chosen, Rounding)  # an error of neither model
         compared = () if rounded else session.comparisons

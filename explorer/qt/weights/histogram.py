@@ -96,7 +96,7 @@ class HistogramControls(QtWidgets.QWidget):
         return json.dumps({"bins": self.bins.value(), "range": self.range.currentData(), **boxes})
 
     def restore(self, text: str) -> None:
-        """Take over what was kept, as far as it makes sense; before anything is shown."""
+        """Set what was kept, where it is valid; call it before anything is shown."""
         try:
             kept = json.loads(text) if len(text) <= _LONGEST_TEXT else None
         except (ValueError, RecursionError):

@@ -117,7 +117,8 @@ class Architecture:
     ahead: Mapping[str, Any] | Literal["not known"] | None = None
     rolls_back: bool = False  # states of tokens that may be refused are kept
     mixed: bool = True  # a batch may mix tokens and embeddings
-    always_ahead: bool = False  # older builds load what guesses ahead unasked
+    # The first that llama.cpp ran MTP layers of: older builds load them unasked (`builds`)
+    always_ahead: bool = False
 
 
 def _alike(names: str, row: Architecture) -> dict[str, Architecture]:

@@ -377,8 +377,9 @@ def attention(
 def _rotations(block: Block) -> tuple[Tensor | None, Tensor | None]:
     """Return the matrices that a quantized cache's keys and values are turned with."""
     found: list[Tensor | None] = []
-    hybrid = any(block.header.windowed) and any(block.header.recurrent)
-    if hybrid or not block.batch.revision.rotated:
+    if not block.batch.revision.rotated:
+        return None, None
+    if any(block.header.windowed) and any(block.header.recurrent):
         return None, None  # `llama-memory-hybrid-iswa.cpp` knows none
     lengths = block.header.lengths_of(block.index)
     for name, kind, length in zip(

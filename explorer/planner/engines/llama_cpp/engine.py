@@ -323,9 +323,8 @@ def _warnings(outcome: Outcome) -> Iterator[str]:
     if outcome.accuracy is not Accuracy.EXACT:
         name, library = quoted(outcome.header.architecture), quoted(outcome.settings.library)
         if outcome.header.rules.accuracy == "exact":
-            build = outcome.settings.build
-            where = f"on {library}" if knows_graph(build, outcome.header.architecture) else ""
-            where = where or f"of build {build}"
+            build, architecture = outcome.settings.build, outcome.header.architecture
+            where = f"on {library}" if knows_graph(build, architecture) else f"of build {build}"
             yield f"compute buffers {where} are up to 10 % larger or smaller than planned"
         else:
             yield f"the compute buffers of {name} are not known. Those of a similar model are used"
