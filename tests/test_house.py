@@ -53,7 +53,7 @@ def _types_of(platform: str) -> Any:
     [
         ("-m", "ruff", "check", "--no-cache", "."),
         ("-m", "ruff", "format", "--no-cache", "--check", "."),
-        ("-m", "mypy"),
+        pytest.param(("-m", "mypy"), marks=pytest.mark.slow),
         _types_of("win32"),
         _types_of("darwin"),
         ("-c", "import sys; from importlinter.cli import lint_imports_command as c; sys.exit(c())"),

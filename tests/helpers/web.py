@@ -40,6 +40,7 @@ class Handler(BaseHTTPRequestHandler):
     """One request at a time of one connection."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # or a body waits 40 ms until the headers are acknowledged
     server: WebServer
 
     def setup(self) -> None:

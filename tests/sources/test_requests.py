@@ -80,9 +80,7 @@ def test_the_hosts_that_a_server_leads_to_are_named(web: Web, cdn: Web) -> None:
         handler.answer(302, Location=place)
 
     for number in range(250):
-        web.routes[f"/v2/o/m/blobs/sha256:{number:064x}"] = lambda handler, _: handler.answer(
-            302, Location=place
-        )
+        web.routes[f"/v2/o/m/blobs/sha256:{number:064x}"] = redirect
     with pytest.raises(ManyRequestsError, match="and to 'localhost', which it leads to"):
         open_model(address)
     assert len(web.asked) + len(cdn.asked) <= MOST_REQUESTS

@@ -11,7 +11,6 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QToolButton
 from pytestqt.qtbot import QtBot
 
-from explorer.analysis.rounding import rounding_types
 from explorer.formats.columns import text_ranks
 from explorer.present.tables.metadata import element_table, metadata_table, value_preview
 from explorer.qt.contents.metadata import ValueView
@@ -22,9 +21,9 @@ from explorer.qt.main_window import MainWindow
 from explorer.qt.widgets.labels import ElidedLabel
 from explorer.qt.widgets.segments import SegmentBar
 from explorer.qt.widgets.table_model import ItemRole, TableModel
+from explorer.quantization.types import TENSOR_TYPES
 from tests.formats.test_hf_rules import STEM, Part, write_folder
 from tests.helpers.gguf_writer import ARRAY, STRING, U32, Array, GgufFile, TensorSpec, small_model
-from tests.helpers.model_pairs import arrays_of, write_gguf
 from tests.helpers.overview import shown_facts
 from tests.helpers.safetensors_writer import write_tensors
 from tests.helpers.services import RecordingServices
@@ -155,10 +154,12 @@ def test_how_weights_are_quantized_stands_in_words_above_what_is_declared(
 def test_many_types_fill_no_more_of_the_bar_than_they_have(
     load: Callable[[Path], Document], tmp_path: Path
 ) -> None:
-    kinds = rounding_types(weighed=False)[:13]
-    types = {f"blk.{i}.ffn_up.weight": kind for i, kind in enumerate(kinds)}
-    arrays = arrays_of(dict.fromkeys(types, (2, 256)))
-    document = load(write_gguf(tmp_path / "many.gguf", "llama", arrays, types))
+    kinds = [kind for kind in TENSOR_TYPES.values() if kind.known and kind.id is not None][:13]
+    specs = [
+        TensorSpec(f"blk.{row}.ffn_up.weight", (256, 2), kind.id, bytes(kind.nbytes(512)))
+        for row, kind in enumerate(kinds)
+    ]
+    document = load(GgufFile(tensors=specs).write(tmp_path / "many.gguf"))
     shares = byte_shares(document, 0)
     assert len(shares) == 12
     assert shares[-1].name == "2 others"
