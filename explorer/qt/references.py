@@ -578,7 +578,7 @@ class ReferenceBar(ModelChoice):
     def choices(self) -> Iterator[tuple[str, Choice | object]]:
         from explorer.analysis.rounding import rounding_types  # noqa: PLC0415 - after the first paint
 
-        yield "nothing", None
+        yield "none", None
         yield "", _LINE
         yield from self.others()
         yield "Another model…", OPEN

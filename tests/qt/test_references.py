@@ -66,7 +66,7 @@ def test_a_closed_model_is_no_reference(qtbot: QtBot, documents: list[Document])
         references.set_documents(documents[1:])
         references.choose(documents[0])
         assert references.chosen == before
-        assert bar.list.currentText() == ("nothing" if before is None else "Rounded to Q4_K")
+        assert bar.list.currentText() == ("none" if before is None else "Rounded to Q4_K")
         references.set_documents(documents)
 
 

@@ -194,7 +194,7 @@ def what_if_table(
         memory("memory_change", "Memory change", _CHANGE, _memory_change, extra=True),
         memory("memory_on_gpus", "On GPUs", BYTES, lambda plan, _: plan.vram, extra=True),
         memory("fits", "On this machine", TEXT, _fits),
-        Column("note", "Note", TEXT, _NOTE, note_text, text=short_note),
+        Column("note", "Note", TEXT, _NOTE, note_text, text=short_note, stretches=True),
         *FIGURES.at(_metrics, "rmse", "max_abs_error", blank=_UNKNOWN, extra=True),
         replace(SATURATION, of=_saturated, blank=_UNKNOWN),
         Column(
