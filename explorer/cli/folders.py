@@ -1,4 +1,4 @@
-"""All models of a folder in one go: `survey --each`, `compare FOLDER --original PATH`.
+"""All models of a folder in one go: `survey --each`, `compare FOLDER`, `recipes --each`.
 
 There is one progress for all and one table. What was read is kept tensor by tensor, so that a
 command that was stopped goes on where it was.
@@ -98,14 +98,8 @@ def survey_folder(
         return 2 * model.parameters, model
 
     def read(models: Sequence[Model], line: output.Progress) -> Iterator[_Found]:
-        before = 0
         for model in models:
-
-            def report(done: int, before: int = before, model: Model = model) -> None:
-                line.counted(before + done, model.path.name)
-
-            yield _statistics(model, workers, report, cache=cache)
-            before += 2 * model.parameters
+            yield _statistics(model, workers, line.counter(model.path.name), cache=cache)
 
     with ExitStack() as stack:
         entries, about = models_in(Path(folder)), {"folder": folder}
@@ -114,7 +108,7 @@ def survey_folder(
 
 
 def _statistics(
-    model: Model, workers: int, report: Callable[[int], None], *, cache: bool
+    model: Model, workers: int, report: Callable[[int], object], *, cache: bool
 ) -> _Found:
     columns, damage = StatisticsColumns(len(model.tensors.columns)), None
     kept = SurveyCache() if cache else None
@@ -146,19 +140,7 @@ def _show(  # noqa: PLR0913, PLR0917 - what the two commands differ in
         read: Returns what is known then of each.
     """
     files.check()
-    rows: list[FolderRow] = []
-    works: dict[int, tuple[int, Work]] = {}  # by place; weights first
-    for entry in entries:
-        row = FolderRow(entry.name, str(entry.path))
-        try:
-            model = stack.enter_context(open_model(entry.path))
-            if kind_of(model) is not None:  # an adapter, a projector, an importance matrix
-                continue
-            row = replace(row, type=describe(model).main_type, size=model)
-            works[len(rows)] = prepare(model)
-        except ExplorerError as error:
-            row = replace(row, problem=error.what)
-        rows.append(row)
+    rows, works = opened(stack, entries, prepare)
     with output.Progress(sum(weights for weights, _ in works.values())) as line:
         found = read([work for _, work in works.values()], line)
         for place, (figures, damage) in zip(works, found, strict=True):
@@ -174,6 +156,44 @@ def _show(  # noqa: PLR0913, PLR0917 - what the two commands differ in
     else:
         output.write(output.table_of(described, rows))
         output.write("".join(f"\n{output.wrapped(note)}\n" for note in notes))
+    return exit_code(rows)
+
+
+def opened(
+    stack: ExitStack, entries: Sequence[Entry], prepare: Callable[[Model], tuple[int, Work] | None]
+) -> tuple[list[FolderRow], dict[int, tuple[int, Work]]]:
+    """Open the models of a folder, and prepare what is to be read of them.
+
+    Args:
+        stack: Closes them.
+        entries: Where they are; adapters, projectors and importance matrices are left out.
+        prepare: Returns how many weights there are to read of a model, and what is needed for
+            that; None leaves it out. What it raises is the model's problem.
+
+    Returns:
+        A row for each, without figures; and what `prepare` returned, by the place of the row.
+    """
+    rows: list[FolderRow] = []
+    works: dict[int, tuple[int, Work]] = {}
+    for entry in entries:
+        row = FolderRow(entry.name, str(entry.path))
+        try:
+            model = stack.enter_context(open_model(entry.path))
+            if kind_of(model) is not None:  # an adapter, a projector, an importance matrix
+                continue
+            row = replace(row, type=describe(model).main_type, size=model)
+            prepared = prepare(model)
+            if prepared is None:
+                continue
+            works[len(rows)] = prepared
+        except ExplorerError as error:
+            row = replace(row, problem=error.what)
+        rows.append(row)
+    return rows, works
+
+
+def exit_code(rows: Sequence[FolderRow]) -> int:
+    """Return the exit code of a command over a folder, and write what its models lack."""
     problems = [row for row in rows if row.problem is not None]
     for row in problems:
         output.write_error(f"{row.path}: {row.problem}")

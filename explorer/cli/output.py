@@ -385,8 +385,9 @@ class Progress(AbstractContextManager["Progress"]):
             self._write(shorten(f"{min(share, 1.0):4.0%}  {plain_text(what)}", _WIDTH))
 
     def counter(self, what: str) -> Callable[[int], None]:
-        """Return a function that takes the work done so far."""
-        return lambda done: self.counted(done, what)
+        """Return a function that takes the work done so far, of what begins now."""
+        before = self._done
+        return lambda done: self.counted(before + done, what)
 
     def show(self, done: int, total: int, what: str) -> None:
         """Show how much of a work of another size is done."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -13,7 +14,6 @@ import click
 from explorer.analysis.importance import importance_for, known_names, open_matrix
 from explorer.analysis.matching.pairing import match_models
 from explorer.analysis.recipes.fits import (
-    RecipeTrial,
     recipe_names,
     recipe_size,
     trial_tasks,
@@ -35,16 +35,23 @@ from explorer.analysis.what_if import (
     weighed,
 )
 from explorer.cli import options, output
+from explorer.cli.folders import exit_code, models_in, opened
 from explorer.cli.machine import find_machine, gpu_option
 from explorer.errors import ExplorerError, PlanError
 from explorer.formats import Model, open_model
 from explorer.formats.weights import Values
 from explorer.planner import Device
 from explorer.planner.devices import parse_context
-from explorer.planner.inputs import PlanInputs, PlannedMemory, completed, memory_plans
+from explorer.planner.inputs import PlanInputs, completed, memory_plans
 from explorer.present import recipes as words
 from explorer.present.explanations import ABOUT_ERRORS
-from explorer.present.tables.recipes import ROLES, trials_table
+from explorer.present.tables.recipes import (
+    ROLES,
+    FolderTrial,
+    TriedRecipe,
+    folder_trials_table,
+    trials_table,
+)
 from explorer.text import bits_text, bytes_text, integer_text, plain_text
 
 _SHOWN_ROLES: Final = 3  # recipes up to which each is shown by role
@@ -63,20 +70,14 @@ def _recipe_names(
     return [] if wanted == ["ALL"] else list(dict.fromkeys(known[name] for name in wanted))
 
 
-def _names_for(model: Model, wanted: list[str]) -> Sequence[str]:
-    possible = recipe_names(model)
-    others = [name for name in wanted if (name in BITS) != (possible[0] in BITS)]
-    if others:
-        program = "llama-quantize" if possible[0] in BITS else "Ollama"
-        raise ExplorerError(
-            f"{others[0]} is a recipe of {program}. Of this model are {', '.join(possible)}",
-            model.path,
-        )
-    return wanted or possible
-
-
 @click.command("recipes")
 @options.path_argument
+@click.option(
+    "each",
+    "--each",
+    is_flag=True,
+    help="PATH is a folder: recipes of each model in it that is not quantized.",
+)
 @click.option(
     "names",
     "--recipe",
@@ -117,6 +118,7 @@ def _names_for(model: Model, wanted: list[str]) -> Sequence[str]:
 def recipes_command(  # noqa: PLR0913 - one for each option
     path: str,
     *,
+    each: bool,
     names: list[str],
     original_path: str | None,
     matrix_path: str | None,
@@ -139,63 +141,195 @@ def recipes_command(  # noqa: PLR0913 - one for each option
     beats in size and error are marked.
 
     Of a model that is quantized already, errors come on top of those it has; --original rounds the
-    weights that it was made of instead. All recipes of a model of 8 billion weights take hours:
-    name some.
+    weights that it was made of instead. With --each, PATH is a folder: its quantized models are
+    left out. All recipes of a model of 8 billion weights take hours: name some. What was measured
+    is kept: after Ctrl+C the same command continues.
 
     \b
     Examples:
       gguf-explorer recipes model-f16.gguf --recipe Q4_K_M,Q5_K_M,IQ4_XS
       gguf-explorer recipes model-f16.gguf --no-errors
       gguf-explorer recipes FOLDER --recipe int4,mxfp8
+      gguf-explorer recipes ~/models --each --recipe Q4_K_M
       gguf-explorer recipes model-f16.gguf --imatrix imatrix.gguf --recipe IQ2_M --json
     """
+    if each and (original_path is not None or root is not None):
+        raise click.UsageError("--original and --root belong to one model, not to a folder")
     files = output.TableFiles(csv_path, parquet_path)
-    described = trials_table(weighted=matrix_path is not None)
     with ExitStack() as stack:
-        model = stack.enter_context(open_model(options.model_path(path, root)))
-        reason = why_no_recipe(model)
-        if reason is not None:
-            raise ExplorerError(reason, model.path)
         matrix = None
         if matrix_path is not None:
             matrix = stack.enter_context(open_matrix(options.model_path(matrix_path)))
-        original = _original(stack, original_path)
+        asked = _Asked(names, matrix, _machine(gpus, context), workers, errors)
+        if each:
+            about = {"folder": path, "imatrix": matrix_path}
+            return _try_each(stack, asked, about, files, as_json=as_json)
+        model = stack.enter_context(open_model(options.model_path(path, root)))
+        refusal = asked.refusal(model)
+        if refusal is not None:
+            raise ExplorerError(refusal, model.path)
+        original = None
+        if original_path is not None:
+            original = stack.enter_context(open_model(options.model_path(original_path)))
         files.check()
         options.agree_to_fetch((model if original is None else original,), fetch or not errors)
-        sets = _sets(model, original, matrix)
-        known = None if matrix is None else known_names(matrix)
-        recipes = list(types_by_recipes(model, _names_for(model, names), known))
-        present = present_size(model, range(model.tensors.main_rows))
-        sized = [(one.recipe, recipe_size(model, present, sets, one)) for one in recipes]
-        kinds = {name: size.types for name, size in sized if size.problem is None}
-        inputs = _inputs(model, gpus, context)
-        plans = memory_plans(model, inputs, {PRESENT: {}, **kinds}, lambda: None)
-        kept = TaskErrors(model, original, partial(_importance, model, matrix))
-        weights = sum(task.tensor_set.parameters for task in trial_tasks(sets, recipes))
-        with output.Progress(weights) as line:
-            found = try_recipes(
-                *(model, present, sets, recipes, kept, workers),
-                measured=errors,
-                progress=line.counter("rounding"),
-            )
-    rows = words.tried(model, found, plans[0])
+        trial = _Trial(asked, model, original)
+        with output.Progress(trial.weights) as line:
+            rows = trial.rows(line.counter("rounding"))
+    described = trials_table(weighted=matrix is not None)
     files.save(described.names, map(described.flat, rows))
+    notes = [words.about_trials(model), ABOUT_ERRORS]
     if as_json:
         about = {"path": path, "original": original_path, "imatrix": matrix_path}
-        output.write_json(words.trials_record(about, present, rows, words.about_trials(model)))
+        record = words.trials_record(trial.present, rows, described)
+        output.write_json({**about, **record, "notes": notes})
     else:
-        output.write(_above(present) + output.table_of(described, rows))
-        output.write(_after(found, *plans, words.about_trials(model)))
+        output.write(_above(trial.present) + output.table_of(described, rows))
+        output.write(_planned([trial]) + _after(rows, notes))
     return 0
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked of each model.
+
+    Attributes:
+        names: The recipes; none for all that quantize.
+        matrix: The importance matrix.
+        machine: What memory is planned for.
+        workers: Threads.
+        measured: Whether weights are rounded; else sizes are all that is found.
+    """
+
+    names: Sequence[str]
+    matrix: Model | None
+    machine: PlanInputs
+    workers: int
+    measured: bool
+
+    def refusal(self, model: Model) -> str | None:
+        """Return why the recipes cannot be tried on a model; None if they can."""
+        reason, possible = why_no_recipe(model), recipe_names(model)
+        others = [name for name in self.names if (name in BITS) != (possible[0] in BITS)]
+        if reason is not None or not others:
+            return reason
+        program = "llama-quantize" if possible[0] in BITS else "Ollama"
+        return f"{others[0]} is a recipe of {program}. Of this model are {', '.join(possible)}"
+
+
+class _Trial:
+    """What the recipes would make of a model.
+
+    Attributes:
+        present: Its size as it is.
+        plans: The memory that it would need by each recipe.
+        no_plan: Why there are none, or "".
+        weights: How many weights there are to round, for the progress.
+    """
+
+    def __init__(self, asked: _Asked, model: Model, original: Model | None = None) -> None:
+        """Read headers.
+
+        Raises:
+            ExplorerError: They are damaged, or the original is that of another model.
+        """
+        self._asked, self._model, self._sets = asked, model, _sets(model, original, asked.matrix)
+        names = asked.names or recipe_names(model)
+        known = None if asked.matrix is None else known_names(asked.matrix)
+        self._recipes = list(types_by_recipes(model, names, known))
+        self.present = present_size(model, range(model.tensors.main_rows))
+        sizes = [recipe_size(model, self.present, self._sets, one) for one in self._recipes]
+        sized = zip(self._recipes, sizes, strict=True)
+        kinds = {one.recipe: size.types for one, size in sized if size.problem is None}
+        inputs = _with_projector(asked.machine, model)
+        self.plans, self.no_plan = memory_plans(model, inputs, {PRESENT: {}, **kinds}, lambda: None)
+        self._kept = TaskErrors(model, original, partial(_importance, model, asked.matrix))
+        tasks = trial_tasks(self._sets, self._recipes)
+        self.weights = sum(task.tensor_set.parameters for task in tasks)
+
+    def rows(self, progress: Callable[[int], object]) -> list[TriedRecipe]:
+        """Round what is not kept, and return the rows of the table.
+
+        Args:
+            progress: Called with the weights that are done.
+
+        Raises:
+            ExplorerError: The importance matrix is that of another model.
+        """
+        found = try_recipes(
+            *(self._model, self.present, self._sets, self._recipes, self._kept),
+            self._asked.workers,
+            measured=self._asked.measured,
+            progress=progress,
+        )
+        return words.tried(self._model, found, self.plans)
+
+
+def _try_each(
+    stack: ExitStack,
+    asked: _Asked,
+    about: Mapping[str, str | None],
+    files: output.TableFiles,
+    *,
+    as_json: bool,
+) -> int:
+    """Try recipes on each model of a folder that is not quantized, and show one table."""
+    skipped: list[tuple[Path, str]] = []
+    notes: dict[str, None] = {}
+
+    def prepare(model: Model) -> tuple[int, _Trial] | None:
+        quantized = any(kind.quantized for kind in model.tensors.columns.types)
+        reason = "quantized already" if quantized else asked.refusal(model)
+        if reason is not None:
+            skipped.append((model.path, reason))
+            return None
+        notes[words.about_trials(model)] = None
+        trial = _Trial(asked, model)
+        return trial.weights, trial
+
+    files.check()
+    folder = Path(str(about["folder"]))
+    models, works = opened(stack, models_in(folder), prepare)
+    if not models:
+        path, reason = skipped[0] if skipped else (folder, "no whole model")
+        raise ExplorerError(f"holds nothing to try recipes on; {path.name}: {reason}", folder)
+    tried: dict[int, list[TriedRecipe]] = {}
+    with output.Progress(sum(weights for weights, _ in works.values())) as line:
+        for place, (_, trial) in works.items():
+            try:
+                tried[place] = trial.rows(line.counter(models[place].model))
+                problems = [error for row in tried[place] for _, error in row.trial.failures]
+            except ExplorerError as error:
+                problems = [error]
+            if problems:
+                models[place] = replace(models[place], problem=problems[0].what)
+    weighted = asked.matrix is not None
+    described, trials = folder_trials_table(weighted=weighted), trials_table(weighted=weighted)
+    rows = [FolderTrial(model, row) for n, model in enumerate(models) for row in tried.get(n, ())]
+    rows += [FolderTrial(model, None) for n, model in enumerate(models) if n not in tried]
+    files.save(described.names, map(described.flat, rows))
+    if as_json:
+        present = {place: trial.present for place, (_, trial) in works.items()}
+        records = [
+            {"model": model.model, "path": model.path, "problem": model.problem}
+            | words.trials_record(present.get(place), tried.get(place, ()), trials)
+            for place, model in enumerate(models)
+        ]
+        left_out = [{"path": str(path), "reason": reason} for path, reason in skipped]
+        more = {"models": records, "skipped": left_out, "notes": [*notes, ABOUT_ERRORS]}
+        output.write_json({**about, **more})
+    else:
+        output.write(output.table_of(described, rows) + _planned(one for _, one in works.values()))
+        output.write("".join(map(_paragraph, [*notes, ABOUT_ERRORS])))
+        for reason in dict.fromkeys(reason for _, reason in skipped):
+            names = ", ".join(path.name for path, why in skipped if why == reason)
+            output.write(_paragraph(plain_text(f"Left out, {reason}: {names}")))
+    return exit_code(models)
 
 
 def _above(present: SizeAfter) -> str:
     bits = bits_text(present.bits_per_weight)
     return f"as it is: {bytes_text(present.nbytes)}, {bits} bits per weight\n\n"
-
-
-def _original(stack: ExitStack, path: str | None) -> Model | None:
-    return None if path is None else stack.enter_context(open_model(options.model_path(path)))
 
 
 def _sets(model: Model, original: Model | None, matrix: Model | None) -> list[TensorSet]:
@@ -214,35 +348,45 @@ def _importance(model: Model, matrix: Model | None, one: TensorSet) -> Values | 
     return importance_for(matrix, model.tensors.columns.names[one.rows[0]], one.original)
 
 
-def _inputs(model: Model, gpus: Sequence[Device], context: int | None) -> PlanInputs:
+def _machine(gpus: Sequence[Device], context: int | None) -> PlanInputs:
     devices, host, _ = find_machine(gpus, None)
     inputs = PlanInputs(devices=tuple(devices), host=host)
-    if context is not None:
-        inputs = inputs.with_settings(context=context)
+    return inputs if context is None else inputs.with_settings(context=context)
+
+
+def _with_projector(inputs: PlanInputs, model: Model) -> PlanInputs:
     try:
         return completed(inputs, model)
     except PlanError as error:
         raise ExplorerError(str(error), model.path) from error
 
 
-def _after(
-    found: Sequence[RecipeTrial], plans: dict[str, PlannedMemory], no_plan: str, about: str
-) -> str:
+def _paragraph(text: str) -> str:
+    return f"\n{output.wrapped(text)}\n"
+
+
+def _planned(trials: Iterable[_Trial]) -> str:
+    """Return what memory is planned for, or why there are no plans."""
+    trials = list(trials)
+    contexts = sorted({plan.context for one in trials for plan in one.plans.values()})
+    if contexts:
+        text = " or ".join(map(integer_text, contexts))
+        return f"\nMemory is planned for {text} tokens of context.\n"
+    reasons = dict.fromkeys(one.no_plan for one in trials)
+    return "".join(_paragraph(f"There is no memory plan: {plain_text(why)}.") for why in reasons)
+
+
+def _after(rows: Sequence[TriedRecipe], notes: Sequence[str]) -> str:
     """Return what stands below the rows: the front, errors by role, notes."""
     parts = []
-    made = [one for one in found if one.recipe.problem is None]
-    if plans:
-        context = integer_text(next(iter(plans.values())).context)
-        parts.append(f"\nMemory is planned for {context} tokens of context.\n")
-    elif made:
-        parts.append(f"\nThere is no memory plan: {plain_text(no_plan)}.\n")
+    made = [row.trial for row in rows if row.size is not None]
     front = words.front_of(made)
     if front:
         parts.append(output.heading("Not beaten in size and error") + f"  {', '.join(front)}\n")
     for one in made if len(made) <= _SHOWN_ROLES else ():
         body = output.table_of(ROLES, one.roles)
         parts.append(output.heading(f"{one.recipe.recipe} by role") + body)
-    parts += [f"\n{output.wrapped(note)}\n" for note in (about, ABOUT_ERRORS)]
-    for name, error in {pair for one in found for pair in one.failures}:
+    parts += map(_paragraph, notes)
+    for name, error in {pair for row in rows for pair in row.trial.failures}:
         parts.append(f"\nLeft out: {plain_text(name)}: {plain_text(error.what)}\n")
     return "".join(parts)

@@ -12,9 +12,8 @@ from explorer.analysis.recipes.rules import EARLIER, RECIPES, RecipeError, decla
 from explorer.analysis.recipes.tensors import RecipeModel
 from explorer.analysis.what_if import SizeAfter, pareto_front
 from explorer.formats.model import Model
-from explorer.present.explanations import ABOUT_ERRORS
-from explorer.present.tables.recipes import TriedRecipe, trials_table
-from explorer.present.tables.table import layer_runs
+from explorer.present.tables.recipes import TriedRecipe
+from explorer.present.tables.table import Table, layer_runs
 from explorer.text import part_text, plain_text, shorten
 
 if TYPE_CHECKING:
@@ -146,16 +145,13 @@ def tried(
 
 
 def trials_record(
-    about: Mapping[str, Any], present: SizeAfter, rows: Sequence[TriedRecipe], note: str
+    present: SizeAfter | None, rows: Sequence[TriedRecipe], described: Table[TriedRecipe]
 ) -> dict[str, Any]:
-    """Return the object of `recipes --json`: `about` says what was asked, `note` of what types."""
-    described = trials_table(weighted=about["imatrix"] is not None)
+    """Return what `recipes --json` says of a model: as it is, if it can be read, and by recipe."""
     return {
-        **about,
-        "parameters": present.parameters,
-        "bytes": present.nbytes,
-        "file_bytes": present.file_nbytes,
-        "bits_per_weight": present.bits_per_weight,
+        "parameters": present and present.parameters,
+        "bytes": present and present.nbytes,
+        "file_bytes": present and present.file_nbytes,
+        "bits_per_weight": present and present.bits_per_weight,
         "recipes": [described.record(row) for row in rows],
-        "notes": [note, ABOUT_ERRORS],
     }

@@ -1,4 +1,4 @@
-"""All models of a folder in one go: `compare FOLDER --original PATH`, `survey --each`."""
+"""All models of a folder in one go: `compare FOLDER`, `survey --each`, `recipes --each`."""
 
 from __future__ import annotations
 
@@ -102,6 +102,63 @@ def test_statistics_of_all_models(folder: Path, capsys: Capture) -> None:
     assert models["four.gguf"]["std"] == alone["std"]
     assert main(["survey", str(folder), "--each"]) == 0
     assert "Outlier ratio" in capsys.readouterr().out
+
+
+def test_recipes_of_all_models_that_are_not_quantized(
+    folder: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_gguf(folder / "second.gguf", "llama", ARRAYS, {"blk.1.ffn_up.weight": "BF16"})
+    (folder / "broken.gguf").write_bytes(b"GGUF")
+    table, recipes = tmp_path / "recipes.csv", ["--recipe", "Q4_0,Q8_0"]
+    asked = ["recipes", str(folder), "--each", *recipes, "--json", "--csv", str(table)]
+    measure, read = surveys.measure_pairs, []
+
+    def stops(pairs: list[object], *rest: object, **more: object) -> object:
+        if len(read) == 3:
+            raise KeyboardInterrupt
+        read.extend(pairs[:1])
+        return measure(pairs, *rest, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(surveys, "measure_pairs", stops)
+    assert main([*asked, "--workers", "1"]) == 130
+    assert not capsys.readouterr().out
+    read.clear()  # two tensors of the first model are kept, one of the second
+    assert main(asked) == 1
+    assert len(read) == 1
+    output = capsys.readouterr()
+    assert "broken.gguf: is cut short" in output.err
+    found = json.loads(output.out)
+    models = {one["model"]: one for one in found["models"]}
+    assert set(models) == {"original.gguf", "second.gguf", "broken.gguf"}
+    for name in ("original.gguf", "second.gguf"):
+        assert main(["recipes", str(folder / name), *recipes, "--json"]) == 0
+        alone = json.loads(capsys.readouterr().out)
+        assert models[name] == {"model": name, "problem": None} | {
+            key: alone[key] for key in alone.keys() - {"original", "imatrix", "notes"}
+        }
+    assert models["broken.gguf"]["recipes"] == []
+    assert {(Path(one["path"]).stem, one["reason"]) for one in found["skipped"]} == {
+        (name, "quantized already") for name in TYPES
+    }
+    with table.open() as lines:
+        rows = list(csv.DictReader(lines))
+    assert [row["recipe"] for row in rows] == ["Q4_0", "Q8_0", "Q4_0", "Q8_0", ""]
+    monkeypatch.setattr(surveys, "measure_pairs", None)  # nothing is read again
+    assert main(asked[:5]) == 1
+    text = capsys.readouterr().out
+    assert "Best trade-off" in text
+    assert "Left out, quantized already: eight.gguf, four.gguf, worse.gguf" in text
+
+
+@pytest.mark.parametrize("more", [["--original", "x"], ["--root", "x"]])
+def test_what_belongs_to_one_model_is_refused_for_a_folder(folder: Path, more: list[str]) -> None:
+    assert main(["recipes", str(folder), "--each", *more]) == 2
+
+
+def test_a_folder_of_quantized_models_has_nothing_to_try(folder: Path, capsys: Capture) -> None:
+    (folder / "original.gguf").unlink()
+    assert main(["recipes", str(folder), "--each"]) == 1
+    assert "nothing to try recipes on; eight.gguf: quantized already" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("more", [[], ["--original", "x", "--tensor", "y"]])

@@ -31,6 +31,7 @@ from explorer.text import integer_text
 
 if TYPE_CHECKING:  # to show a type mix loads no planner
     from explorer.planner.inputs import PlannedMemory
+    from explorer.present.tables.survey import FolderRow
 
 _ROLE: Final = "The function of the tensors, in any layer."
 _STORED: Final = "How they are stored in this file."
@@ -215,3 +216,36 @@ def trials_table(*, weighted: bool) -> Table[TriedRecipe]:
     more = WEIGHTED.at(_weighted_trial, blank=_NOT_MEASURED) if weighted else []
     columns[place:place] = more
     return Table(*columns, title=TRIALS.title, problem=TRIALS.problem)
+
+
+@dataclass(frozen=True, slots=True)
+class FolderTrial:
+    """What a recipe would make of one of several models.
+
+    Attributes:
+        model: The model.
+        tried: The recipe; None if the model cannot be read.
+    """
+
+    model: FolderRow
+    tried: TriedRecipe | None
+
+
+def folder_trials_table(*, weighted: bool) -> Table[FolderTrial]:
+    """Return the table of recipes of all models of a folder."""
+    columns: list[Column[FolderTrial]] = trials_table(weighted=weighted).at(lambda row: row.tried)
+    changed: dict[str, Column[FolderTrial]] = {
+        "problem": Column("problem", "Problem", of=_problem, extra=True),
+        "on_front": replace(Table(*columns)["on_front"], extra=False),
+    }
+    return Table(
+        Column("model", "Model", TEXT, "Its name.", lambda row: row.model.model),
+        Column("path", "Path", TEXT, "Where it is.", lambda row: row.model.path, extra=True),
+        *(changed.get(column.name, column) for column in columns),
+        title="Recipes of the models of the folder",
+        problem=lambda row: _problem(row) or "",
+    )
+
+
+def _problem(row: FolderTrial) -> str | None:
+    return row.model.problem if row.tried is None else row.tried.trial.recipe.problem
