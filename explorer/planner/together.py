@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from explorer.errors import PlanError
 from explorer.planner.devices import Device, Host
@@ -37,6 +37,13 @@ class Loaded:
         return {"model": self.title, "devices": list(self.on_gpus), "cpu": self.in_memory}
 
 
+LoadedFirst: TypeAlias = tuple[str, Hyperparameters, PlanInputs]
+"""A model's title, what the formulas read of it, and what is asked of it."""
+
+Left: TypeAlias = tuple[tuple[Device, ...], Host | None, tuple[Loaded, ...]]
+"""What models leave of GPUs and main memory, and what each takes."""
+
+
 def usual_inputs(h: Hyperparameters) -> PlanInputs:
     """Return what a model of which nothing else is known is planned with: a chat's context."""
     trained = h.trained_context or USUAL_CONTEXT
@@ -44,15 +51,15 @@ def usual_inputs(h: Hyperparameters) -> PlanInputs:
 
 
 def load_first(
-    models: Iterable[tuple[str, Hyperparameters, PlanInputs]],
+    models: Iterable[LoadedFirst],
     devices: tuple[Device, ...],
     host: Host | None,
     environment: Mapping[str, str],
-) -> tuple[tuple[Device, ...], Host | None, tuple[Loaded, ...]]:
+) -> Left:
     """Load models one after the other; return what is free then, and what each takes.
 
     Args:
-        models: Their titles, what the formulas read of them, and what is asked of each.
+        models: The models.
         devices: The GPUs.
         host: The main memory, or None.
         environment: Ollama's environment variables.

@@ -60,6 +60,7 @@ class Target:
         bandwidths: Bytes a second that the user gave, by the name of a GPU or ``"CPU"``.
         settings: What is asked of each model alike, its context cut to what the model was trained
             for. Nothing: each is planned as its program starts it.
+        also: How many models are loaded already, whose memory is taken off.
     """
 
     devices: tuple[Device, ...]
@@ -67,6 +68,7 @@ class Target:
     environment: Mapping[str, str] = field(default_factory=dict)
     bandwidths: Mapping[str, int] = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)
+    also: int = 0
 
     @property
     def text(self) -> str:
@@ -89,6 +91,8 @@ class Target:
         ]
         if self.host is not None:
             parts.append(f"{bytes_text(self.host.free)} main memory")
+        if self.also:
+            parts.append(f"also loaded: {counted(self.also, 'model')}")
         return " · ".join(parts if self.devices else ["No GPU", *parts])
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -22,6 +23,7 @@ if TYPE_CHECKING:  # loaded when first needed: the window shows itself before
     from explorer.hardware.detect import Machine
     from explorer.planner import Device, Host
     from explorer.planner.inputs import PlanInputs
+    from explorer.planner.together import Left, LoadedFirst
     from explorer.present.fits import Target
 
 _NOTE: Final = "machine"  # under which it is kept
@@ -84,6 +86,8 @@ class PlannedMachine(QObject):
         self.reserves: dict[str, int] = {}
         self.bandwidths: dict[str, int] = {}
         self.context, self.cache_type = 8192, "f16"  # of a chat; see `USUAL_CONTEXT`
+        self._loaded_first: tuple[LoadedFirst, ...] = ()
+        self._left: dict[object, Left | str] = {}  # or why the models do not fit
 
     # What plans are for
 
@@ -116,13 +120,50 @@ class PlannedMachine(QObject):
         return None if self.found is None else self.found.host
 
     def target(self) -> Target:
-        """Return it as downloaded models shall fit it; loads the planner."""
+        """Return what of it is left for a model, as downloaded ones shall fit it."""
+        whole = self._whole()
+        try:
+            devices, host, _ = self.left(whole.devices, whole.host)
+        except PlanError:  # what is loaded first does not fit itself: nothing is left
+            devices = tuple(replace(one, free=0) for one in whole.devices)
+            host = None if whole.host is None else replace(whole.host, free=0)
+        return replace(whole, devices=devices, host=host, also=len(self._loaded_first))
+
+    def _whole(self) -> Target:
+        """Return the machine as if no model were loaded; loads the planner."""
         from explorer.planner import Settings  # noqa: PLC0415 - not before the first paint
         from explorer.present.fits import Target  # noqa: PLC0415 - as above
 
         self._restore()
         asked = Settings(context=self.context, kv_cache_type=self.cache_type)
         return Target(self.devices, self.host, os.environ, self.bandwidths, asked)
+
+    def left(self, devices: tuple[Device, ...], host: Host | None) -> Left:
+        """Return what the models that are loaded first leave of a machine, and what each takes.
+
+        Raises:
+            PlanError: They do not fit it.
+        """
+        from explorer.planner.together import load_first  # noqa: PLC0415 - as above
+
+        if not self._loaded_first:
+            return devices, host, ()
+        machine = devices, host
+        found = self._left.get(machine)
+        if found is None:
+            try:
+                found = load_first(self._loaded_first, *machine, os.environ)
+            except PlanError as error:
+                found = str(error)
+            self._left = {machine: found}  # of the machine asked for last
+        if isinstance(found, str):
+            raise PlanError(found)
+        return found
+
+    def load_first(self, models: Sequence[LoadedFirst]) -> None:
+        """Plan all from now on as if these were loaded already, each with what is asked of it."""
+        self._loaded_first, self._left = tuple(models), {}
+        self.changed.emit()
 
     @property
     def text(self) -> str:
@@ -144,8 +185,8 @@ class PlannedMachine(QObject):
         return self._inputs[path]
 
     def inputs(self, path: Path, trained_context: int | None) -> PlanInputs:
-        """Return what a model is planned with: what is asked of it or of all; and this machine."""
-        return self.target().inputs(trained_context, self.asked_of(path))
+        """Return what a model is planned with: what is asked of it or of all; the whole machine."""
+        return self._whole().inputs(trained_context, self.asked_of(path))
 
     def with_reserves(self, devices: tuple[Device, ...]) -> tuple[Device, ...]:
         """Return GPUs with the reserves that are remembered for their names."""
@@ -192,7 +233,7 @@ class PlannedMachine(QObject):
         if changed or self.reserves != reserves:
             self._keep()
         if path is not None:
-            of_all = inputs == self.target().inputs(trained_context)
+            of_all = inputs == self._whole().inputs(trained_context)
             asked = None if of_all else replace(inputs, devices=(), host=None)
             if self.asked_of(path) != asked:
                 self._inputs[path] = asked

@@ -192,8 +192,12 @@ class WindowServices(Services):
     def open_demo(self) -> None:
         self._window.show_demo()
 
-    def ask_model(self) -> None:
-        self._window.actions_.open_files.trigger()
+    def ask_model(self, then: Callable[[Document], None] | None = None) -> None:
+        if then is None:
+            self._window.actions_.open_files.trigger()
+            return
+        for path in ask_models(self._window):
+            self._window.open_one(path.absolute(), lambda document, _last: then(document))
 
     def ask_reference(self, *, as_original: bool = False) -> None:
         self._window.ask_reference(as_original=as_original)

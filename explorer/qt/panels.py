@@ -399,13 +399,17 @@ class Panels(Pages):
         """Return what a model is planned with; None until the machine is known."""
         self.machine.look()
         trained = document.facts.context_length
-        return self.machine.inputs(document.path, trained) if self.machine.known else None
+        machine = self.machine
+        asked = machine.asked_of(document.path)
+        return machine.target().inputs(trained, asked) if machine.known else None
 
     def ask_machine(self) -> None:
         """Ask which machine everything is planned for, on whatever page one is."""
         from explorer.qt.planner.devices import MachineDialog  # noqa: PLC0415 - see LazyTab
 
-        MachineDialog(self.planner.widget.state, self.app, self).open()
+        planner = self.planner.widget
+        planner.set_other_documents(self.references.documents)  # it may never have been shown
+        MachineDialog(planner.state, self.app, self).open()
 
     def downloads(self) -> Callable[[Check], list[tuple[Entry, str]]]:
         """Return what finds the downloaded models in a worker, with the program of each.

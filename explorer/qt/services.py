@@ -7,11 +7,12 @@ between them and the window.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Extent
+from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.selection import Selection
 
@@ -61,8 +62,8 @@ class Services(ABC):
         """Open the demo model."""
 
     @abstractmethod
-    def ask_model(self) -> None:
-        """Ask for files, and open them."""
+    def ask_model(self, then: Callable[[Document], None] | None = None) -> None:
+        """Ask for files, and open them in front; or hand each over, and leave what is in front."""
 
     @abstractmethod
     def ask_reference(self, *, as_original: bool = False) -> None:

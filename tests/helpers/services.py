@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Extent
+from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.selection import Selection
 from explorer.qt.services import Services
@@ -57,8 +58,8 @@ class RecordingServices(Services):
     def open_demo(self) -> None:
         self.asked.append(("open_demo",))
 
-    def ask_model(self) -> None:
-        self.asked.append(("ask_model",))
+    def ask_model(self, then: Callable[[Document], None] | None = None) -> None:
+        self.asked.append(("ask_model", *([] if then is None else [then])))
 
     def ask_reference(self, *, as_original: bool = False) -> None:
         self.asked.append(("ask_reference", as_original))

@@ -23,6 +23,7 @@ from explorer.present.engines import range_text
 from explorer.present.plan import device_name, device_text, short_name, size_text
 from explorer.present.plan_export import context_stops
 from explorer.present.tables.plans import GPUS
+from explorer.qt.document import Document
 from explorer.qt.jobs import JobSlot
 from explorer.qt.planner.fields import (
     CalmComboBox,
@@ -34,7 +35,7 @@ from explorer.qt.planner.fields import (
     menu_button,
     push_button,
 )
-from explorer.qt.planner.state import CurrentPlan, PlannedModel, PlannerState
+from explorer.qt.planner.state import CurrentPlan, PlannedModel, PlannerState, read_model
 from explorer.qt.services import Services
 from explorer.qt.theme import Space, scaled
 from explorer.qt.widgets.building import Flow, column, row
@@ -139,8 +140,10 @@ class DeviceTable(QtCore.QAbstractTableModel):
         if known is not None:
             return Range.exactly(known)
         plan = self._state.current.plan
-        held = plan.gpus if plan is not None else ()
-        return next((one.reserve for one in held if one.device == device), None)
+        held = plan.gpus if plan is not None else ()  # of what other models leave free
+        return next(
+            (one.reserve for one in held if one.device and one.device.key == device.key), None
+        )
 
     def setData(self, index: Index, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:
         """Take free memory, or a reserve; an empty reserve is that of all GPUs again."""
@@ -329,7 +332,7 @@ class DevicesBox(Tile):
         super().__init__(parent)
         self._state = state
         self.app = app
-        self._reading = JobSlot(app.runner, self)
+        self._reading, self._reading_also = JobSlot(app.runner, self), JobSlot(app.runner, self)
         self.catalogue: Catalogue | None = None
         self.model = DeviceTable(state, self)
         self.table = _DeviceView(self.model, self)
@@ -471,16 +474,23 @@ class DevicesBox(Tile):
         column(*parts, of=self, spacing=Space.NEAR, margins=around)
 
     def _fill_also(self) -> None:
-        """Offer the other open models as loaded already."""
+        """Offer the other open models as loaded already, and to unload what is."""
         menu, state = self.also.menu(), self._state
         menu.clear()
-        for model in state.others:
+        for model in (*state.others, *(one for one in state.also if one not in state.others)):
             text = plain_text(model.title).replace("&", "&&")
             action = menu.addAction(text, partial(self._toggle_also, model))
             action.setCheckable(True)
             action.setChecked(model.path in {one.path for one in state.also})
         menu.addSeparator()
-        menu.addAction("Open another model…", self.app.ask_model)
+        menu.addAction("Open another model…", lambda: self.app.ask_model(self._read_also))
+
+    def _read_also(self, document: Document) -> None:
+        """Load a model that was opened for this; the one that is planned stays in front."""
+        title = f"Reading {plain_text(document.title)}"
+        self._reading_also.run(
+            title, lambda _job: read_model(document), self._toggle_also, self.app.report
+        )
 
     def _toggle_also(self, model: PlannedModel) -> None:
         others = [one for one in self._state.also if one.path != model.path]

@@ -133,8 +133,7 @@ class PlannerView(QtWidgets.QWidget):
     def set_other_documents(self, documents: Sequence[Document]) -> None:
         """Compare with these models; the current one may be among them."""
         self._others = tuple(documents)
-        if self.body is not None:  # they may be compared with, or loaded too
-            self._read_others()
+        self._read_others()  # they may be compared with, or loaded too
 
     def select_layer(self, layer: int) -> None:
         """Mark a layer that was selected elsewhere; -1 marks none. Emits nothing."""

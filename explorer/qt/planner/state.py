@@ -10,14 +10,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from string import ascii_uppercase
-from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
 from explorer.errors import PlanError, SourceError
 from explorer.formats.huggingface import whole_of
 from explorer.hardware.detect import Machine
-from explorer.planner import Device, Host, Hyperparameters
+from explorer.planner import Device, Hyperparameters
 from explorer.planner import environment as env
 from explorer.planner.attachments import projector_bytes
 from explorer.planner.inputs import (
@@ -34,7 +34,7 @@ from explorer.planner.inputs import (
 from explorer.planner.plans import Engine, Plan
 from explorer.planner.request import PlanRequest
 from explorer.planner.settings import Settings
-from explorer.planner.together import Loaded, load_first
+from explorer.planner.together import Loaded
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobRunner, JobSlot, keep_gui_responsive
 from explorer.qt.machine import PlannedMachine, plain_name
@@ -193,10 +193,6 @@ def single_shot(parent: QObject, slot: Callable[[], None], interval_ms: int = 0)
     return timer
 
 
-_Left: TypeAlias = tuple[tuple[Device, ...], Host | None, tuple[Loaded, ...]]
-"""What other models leave of the GPUs and main memory, and what each takes."""
-
-
 class PlannerState(QObject):
     """What the planner panel shows; views read `current` and change it by the methods.
 
@@ -255,8 +251,6 @@ class PlannerState(QObject):
         self._histories: dict[Path, History[PlanInputs]] = {}
         self.others: list[PlannedModel] = []
         self.also: tuple[PlannedModel, ...] = ()
-        self._also: tuple[tuple[str, Hyperparameters, PlanInputs], ...] = ()
-        self._left: dict[Any, _Left | str] = {}  # or why the models do not fit
         self._frame = single_shot(self, self.flush)
         self._frame.setTimerType(Qt.TimerType.PreciseTimer)
         self._last_frame = 0.0
@@ -283,40 +277,26 @@ class PlannerState(QObject):
 
     def set_also(self, models: Sequence[PlannedModel]) -> None:
         """Plan as if these models were loaded already, each with what is asked of it."""
-        self._also = tuple(
-            (model.title, model.h, model.complete(self._kept_inputs(model))) for model in models
-        )
         self.also = tuple(models)
-        self._left = {}
+        self._telling = True  # the machine; what is left of it, to others
+        self.basis.load_first(
+            [(one.title, one.h, one.complete(self._kept_inputs(one))) for one in models]
+        )
+        self._telling = False
         self.replan()
 
     @property
     def loaded(self) -> tuple[Loaded, ...]:
         """What the models take that are loaded already; nothing where they do not fit."""
         try:
-            return self._loading(self.inputs)[2] if self._also else ()
+            return self.basis.left(self.inputs.devices, self.inputs.host)[2]
         except PlanError:  # the plan says why
             return ()
 
     def left_over(self, inputs: PlanInputs) -> PlanInputs:
         """Return inputs with what other models leave of the machine."""
-        if not self._also:
-            return inputs
-        devices, host, _ = self._loading(inputs)
-        return replace(inputs, devices=devices, host=host)
-
-    def _loading(self, inputs: PlanInputs) -> _Left:
-        machine = inputs.devices, inputs.host
-        found = self._left.get(machine)
-        if found is None:
-            try:
-                found = load_first(self._also, *machine, self.environment)
-            except PlanError as error:
-                found = str(error)
-            self._left = {machine: found}  # of the machine asked for last
-        if isinstance(found, str):
-            raise PlanError(found)
-        return found
+        devices, host, _ = self.basis.left(inputs.devices, inputs.host)
+        return replace(inputs, devices=devices, host=host) if self.also else inputs
 
     @property
     def request(self) -> PlanRequest | None:

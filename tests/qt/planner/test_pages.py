@@ -25,11 +25,13 @@ from explorer.present.engines import choice_sentence
 from explorer.present.plan import Kind, plan_value, remarks
 from explorer.qt.document import Document
 from explorer.qt.planner.curves import CurvesPlot
+from explorer.qt.planner.devices import RESERVE
 from explorer.qt.planner.pages import PlannerPage
 from explorer.qt.planner.panel import PlannerView
 from explorer.qt.planner.picture import SavedPicture
 from explorer.qt.widgets.plot_panel import FigureDialog
 from explorer.qt.widgets.table_model import ItemRole, TableModel
+from explorer.text import bytes_text
 from tests.helpers.window import copied
 from tests.qt.planner.plan_models import GIB, Panel, write_model
 
@@ -333,13 +335,38 @@ def test_another_model_that_is_loaded_too_takes_its_memory(
     request, engine = panel.state.request, panel.state.current.engine
     assert panel.body.answer._advice.value == solve("context", request, engine).value
     assert also.text().startswith("Also loaded: small.gguf, ")
+    target = panel.state.basis.target()  # of the library, the overview and What if?
+    assert target.devices == request.devices
+    assert target.brief.endswith(" · also loaded: 1 model")
+    held = panel.state.current.plan.gpus[0]
+    table = panel.body.devices.model
+    assert table.index(0, RESERVE).data() == bytes_text(held.reserve.high) != "–"
     left = [before - taken for before, taken in zip(free, loaded.on_gpus, strict=True)]
     assert [held.free for held in panel.state.current.plan.gpus] == left != free
     assert panel.state.request.devices == panel.state.current.plan.request.devices  # of questions
     panel.view.set_other_documents([])  # closed
     panel.settle()
     assert also.text() == "Also loaded: nothing"
+    assert panel.state.basis.target().also == 0
     assert [held.free for held in panel.state.current.plan.gpus] == free
+
+
+def test_a_model_that_is_opened_to_be_loaded_too_leaves_the_planned_one_in_front(
+    qtbot: QtBot, panel: Panel, load: Callable[[Path], Document], tmp_path: Path
+) -> None:
+    devices = panel.body.devices
+    devices.also.menu().aboutToShow.emit()
+    devices.also.menu().actions()[-1].trigger()
+    ask, then = panel.app.asked[-1]
+    assert ask == "ask_model"
+    assert callable(then)
+    planned = panel.state.model
+    then(load(write_model(tmp_path / "small.gguf", blocks=4)))
+    qtbot.waitUntil(lambda: devices.also.text().startswith("Also loaded: small.gguf, "))
+    assert panel.state.model is planned
+    devices.also.menu().aboutToShow.emit()
+    devices.also.menu().actions()[0].trigger()
+    assert devices.also.text() == "Also loaded: nothing"
 
 
 # Taking away

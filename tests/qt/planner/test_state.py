@@ -16,12 +16,11 @@ from pytestqt.qtbot import QtBot
 
 from explorer.errors import PlanError
 from explorer.hardware.detect import Machine
-from explorer.planner import Device, Host
+from explorer.planner import Device, Host, together
 from explorer.planner.engines.ollama_013.engine import OLLAMA_013
 from explorer.planner.inputs import PlanInputs, PlanResult
 from explorer.qt.jobs import JobRunner
 from explorer.qt.machine import PlannedMachine
-from explorer.qt.planner import state as state_module
 from explorer.qt.planner.state import (
     MOST_SCENARIOS,
     CurrentPlan,
@@ -227,13 +226,13 @@ def test_models_that_are_loaded_already_are_planned_once_for_a_machine(
     basis = PlannedMachine(app, MemoryNotes())
     state = PlannerState(basis, {}, runner=app.runner)
     calls: list[int] = []
-    original = state_module.load_first
+    original = together.load_first
 
     def load(*args: Any) -> Any:
         calls.append(1)
         return original(*args)
 
-    monkeypatch.setattr(state_module, "load_first", load)
+    monkeypatch.setattr(together, "load_first", load)
     state.set_model(PlannedModel("small", Path("small.gguf"), small_model()))
     other = PlannedModel("other", Path("other.gguf"), small_model())
     asked = replace(PlanInputs().with_settings(context=512), profile=OLLAMA_013.name)
