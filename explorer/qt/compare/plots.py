@@ -134,11 +134,11 @@ class DensityPlot(ThemedPlot):
         item = self.getPlotItem()
         item.setLabel("bottom", "Reference", color=colours.text.name())
         item.setLabel("left", "Candidate", color=colours.text.name())
-        pen = pg.mkPen(colours.text, width=1, style=Qt.PenStyle.DashLine)
+        pen = colours.pen(colours.text, style=Qt.PenStyle.DashLine)
         self._diagonal.setPen(pen)
-        self._diagonal.setShadowPen(pg.mkPen(colours.background, width=2))
+        self._diagonal.setShadowPen(colours.pen(colours.background, width=2))
         for line in self._cross:
-            line.setPen(pg.mkPen(colours.accent, width=1))
+            line.setPen(colours.pen(colours.accent))
         self._bar.restyle(colours)
         self._draw()
 

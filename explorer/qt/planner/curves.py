@@ -185,19 +185,19 @@ class CurvesPlot(ThemedPlot):
         super().restyle()
         if hasattr(self, "_dot"):  # the base class calls this before there is anything to draw
             colours = self.colours
-            self._line.setPen(pg.mkPen(colours.text, style=Qt.PenStyle.DashLine))
-            self._dot.setPen(pg.mkPen(colours.background, width=1.5))
+            self._line.setPen(colours.pen(colours.text, style=Qt.PenStyle.DashLine))
+            self._dot.setPen(colours.pen(colours.background, width=1.5))
             self._dot.setBrush(pg.mkBrush(colours.text))
             warning = warning_colour(self.palette())
-            self._vram.setPen(pg.mkPen(warning, width=1))
+            self._vram.setPen(colours.pen(warning))
             self._vram_name.setColor(warning)
-            self._usable.setPen(pg.mkPen(warning, width=1, style=Qt.PenStyle.DashLine))
+            self._usable.setPen(colours.pen(warning, style=Qt.PenStyle.DashLine))
             self._usable_name.setColor(warning)
             ground = QColor(colours.background)
             ground.setAlpha(_COVERS)  # curves that begin higher run behind it
             for name in (self._vram_name, self._usable_name):
                 name.fill = pg.mkBrush(ground)
-            self._trained.setPen(pg.mkPen(colours.grid, width=1))
+            self._trained.setPen(colours.pen(colours.grid))
             self._trained_name.setColor(colours.muted)
             for name in (self._vram_name, self._usable_name, self._trained_name):
                 name.setFont(text_font(TextSize.CAPTION))
@@ -256,11 +256,11 @@ class CurvesPlot(ThemedPlot):
             return
         colour = QColor(type_colour(curve.effective_type.upper()))
         fits = curve.fits[there]
-        dotted = pg.mkPen(colour, width=2, style=Qt.PenStyle.DotLine)
+        dotted = self.colours.pen(colour, width=2, style=Qt.PenStyle.DotLine)
         self._add(pg.PlotDataItem(x, y, pen=dotted, connect="finite"))
-        solid = pg.mkPen(colour, width=2)
+        solid = self.colours.pen(colour, width=2)
         self._add(pg.PlotDataItem(x, np.where(fits, y, np.nan), pen=solid, connect="finite"))
-        pen, brush = pg.mkPen(colour), pg.mkBrush(self.colours.background)
+        pen, brush = self.colours.pen(colour), pg.mkBrush(self.colours.background)
         symbol = _SYMBOLS[number % len(_SYMBOLS)]
         marks = pg.ScatterPlotItem(x[::8], y[::8], size=6, symbol=symbol, pen=pen, brush=brush)
         self._add(marks)

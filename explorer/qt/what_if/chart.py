@@ -311,7 +311,7 @@ class WhatIfChart(ThemedPlot):
         self.points = chart_points(self._lines, self.measure, self._x_of)
         self.counts.exact = next((point.y for point in self.points if point.exact), None)
         front = self._line_of_front()
-        pen = pg.mkPen(self.colours.muted, width=1.5)
+        pen = self.colours.pen(self.colours.muted, width=1.5)
         self._front.setData([p.x for p in front], [p.y for p in front], pen=pen)
         bars = [bar for point in self.points for bar in self._bar(point)]
         self._within.setData([x for x, _ in bars], [y for _, y in bars], pen=pen)
@@ -340,7 +340,7 @@ class WhatIfChart(ThemedPlot):
             "pos": (point.x, point.y),
             "symbol": "d" if point.present else _MARKS.get(point.line.mark, other),
             "size": 13 if point.present or point.line.mark else 9,
-            "pen": pg.mkPen(colour),
+            "pen": self.colours.pen(colour),
             "brush": pg.mkBrush(colour),
         }
 
@@ -356,7 +356,7 @@ class WhatIfChart(ThemedPlot):
 
     def _draw_ring(self) -> None:
         here = [(p.x, p.y) for p in self.points if p.line.type_name == self.selected]
-        pen = pg.mkPen(self.colours.text, width=2)
+        pen = self.colours.pen(self.colours.text, width=2)
         clear = pg.mkBrush(0, 0, 0, 0)
         self._ring.setData(pos=here, symbol="o", size=18, pen=pen, brush=clear)
 

@@ -39,7 +39,9 @@ MOST_SERIES: Final = 8
 _CHOSEN: Final = 1  # of the series' colours: orange, which no end of the others comes near
 _VIRIDIS_ON_LIGHT: Final = (0.0, 0.8)
 _VIRIDIS_ON_DARK: Final = (0.3, 1.0)
-_LEGEND_OFFSET: Final = (-8, 36)  # from the right, and below the names of marks
+_LEGEND_OFFSET: Final = (-8, 6)
+_BELOW_NAMES: Final = 30  # a legend stands below the names of marks
+_MOST_LEGEND: Final = 0.5  # of the height, above the curves; a longer one covers some
 _LEGEND_CHARACTERS: Final = 40
 _HALF_DECADE: Final = 0.5
 _HEADROOM: Final = 1.16  # names of marks stand above the curves
@@ -75,8 +77,8 @@ class HistogramPlot(ThemedPlot):
         self._line.hide()
         self.addItem(self._line, ignoreBounds=True)
         self._marks = Marks(self)
-        self._legend = pg.LegendItem(offset=_LEGEND_OFFSET)
-        self._legend.setParentItem(self.box)
+        self._legend = self.add_legend(_LEGEND_OFFSET)
+        self.box.sigResized.connect(self._fit)
         self.setAccessibleName("Histogram")
         self.getPlotItem().getAxis("bottom").enableAutoSIPrefix(False)
         self.scene().sigMouseMoved.connect(self._follow_mouse)
@@ -139,7 +141,7 @@ class HistogramPlot(ThemedPlot):
 
     def restyle(self) -> None:
         super().restyle()
-        self._line.setPen(pg.mkPen(self.colours.accent, width=1))
+        self._line.setPen(self.colours.pen(self.colours.accent))
         self._show_titles()
         self._draw()
 
@@ -176,8 +178,11 @@ class HistogramPlot(ThemedPlot):
         self._draw_normal(marked, floor)
         self._marks.show(self._marks_of(marked) if self.shows_marks and marked else [])
         self._draw_legend()
+        self._fit()
+
+    def _fit(self) -> None:
         if self.curves:
-            self.box.set_home(self._whole(floor))
+            self.box.set_home(self._whole(self._floor()))
 
     def _draw_legend(self) -> None:
         """Name the curves; of many ones some, from the first to the last, and the highlighted."""
@@ -189,6 +194,8 @@ class HistogramPlot(ThemedPlot):
                 # pyqtgraph takes names for HTML
                 name = html.escape(shorten(self.curves[number].name, _LEGEND_CHARACTERS))
                 self._legend.addItem(self._items[number], name)
+        right, top = _LEGEND_OFFSET
+        self._legend.setOffset((right, top if self._marked() is None else top + _BELOW_NAMES))
 
     def _named(self) -> list[int]:
         """Return the numbers of the curves that the key names, in their order."""
@@ -247,8 +254,16 @@ class HistogramPlot(ThemedPlot):
             float(self._heights(curve.histogram.counts, self._unit_height(curve), floor).max())
             for curve in self.curves
         )
-        height = (top - floor if top > floor else 1.0) * _HEADROOM
+        height = (top - floor if top > floor else 1.0) * self._headroom()
         return QRectF(low - margin, floor, high - low + 2 * margin, height)
+
+    def _headroom(self) -> float:
+        """Return how much higher the picture is than the curves: names and legend stand above."""
+        if not self._several:
+            return _HEADROOM
+        bottom = float(self._legend.pos().y() + self._legend.height())
+        share = min(_MOST_LEGEND, bottom / max(1.0, self.box.height()))
+        return float(max(_HEADROOM, 1 / (1 - share)))
 
     def _draw_curve(self, number: int, curve: HistogramCurve, item: Any, floor: float) -> None:
         chosen = number == self.highlighted
@@ -266,7 +281,7 @@ class HistogramPlot(ThemedPlot):
             stepMode="center",
             fillLevel=floor if filled else None,
             brush=fill if filled else None,
-            pen=pg.mkPen(edge_of(colour, self.colours.background), width=1),
+            pen=self.colours.pen(edge_of(colour, self.colours.background)),
         )
 
     def _draw_normal(self, curve: HistogramCurve | None, floor: float) -> None:
@@ -279,7 +294,7 @@ class HistogramPlot(ThemedPlot):
         density /= curve.std * math.sqrt(2 * math.pi)
         width = (histogram.high - histogram.low) / histogram.counts.size
         heights = self._heights(density * curve.total * width, self._unit_height(curve), floor)
-        pen = pg.mkPen(self.colours.text, width=1, style=Qt.PenStyle.DashLine)
+        pen = self.colours.pen(self.colours.text, style=Qt.PenStyle.DashLine)
         self._normal.setData(x, heights, pen=pen)
 
     def _marks_of(self, curve: HistogramCurve) -> list[Mark]:

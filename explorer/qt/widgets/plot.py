@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -205,6 +205,7 @@ class PlotColours:
         rule: Horizontal lines behind the series.
         raised: The part of a bar that nothing fills.
         warning: What is too much.
+        stroke: Dots that a pixel of the width of a line takes: more than one on paper.
     """
 
     background: QtGui.QColor
@@ -215,6 +216,7 @@ class PlotColours:
     rule: QtGui.QColor
     raised: QtGui.QColor
     warning: QtGui.QColor
+    stroke: float = field(default=1.0, kw_only=True)
 
     @classmethod
     def of_palette(cls, palette: QtGui.QPalette) -> PlotColours:
@@ -226,12 +228,18 @@ class PlotColours:
         return cls(palette.color(role.Window), text, _faded(text), accent, muted, *own)
 
     @classmethod
-    def on_paper(cls) -> PlotColours:
+    def on_paper(cls, stroke: float = 1.0) -> PlotColours:
         """Return dark colours on white, for exported pictures."""
         names = [PAPER.surface, PAPER.text, PAPER.accent, PAPER.muted, PAPER.line]
         names += [PAPER.raised, PAPER.warning]
         background, text, *others = map(QtGui.QColor, names)
-        return cls(background, text, _faded(text), *others)
+        return cls(background, text, _faded(text), *others, stroke=stroke)
+
+    def pen(
+        self, colour: QtGui.QColor, width: float = 1, style: Qt.PenStyle = Qt.PenStyle.SolidLine
+    ) -> QtGui.QPen:
+        """Return a pen for pyqtgraph, whose lines are as many dots wide in any scale."""
+        return pg.mkPen(colour, width=width * self.stroke, style=style)  # type: ignore[no-any-return]
 
 
 def _faded(colour: QtGui.QColor) -> QtGui.QColor:
@@ -318,8 +326,8 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
             axis, ruled = self.getPlotItem().getAxis(name), self.ruled and name == "left"
             axis.setGrid(255 if ruled else False)
             axis.setZValue(_BEHIND if ruled else _IN_FRONT)
-            axis.setPen(pg.mkPen(None if ruled else colours.grid))
-            axis.setTickPen(pg.mkPen(colours.rule if ruled else colours.grid))
+            axis.setPen(pg.mkPen(None) if ruled else colours.pen(colours.grid))
+            axis.setTickPen(colours.pen(colours.rule if ruled else colours.grid))
             axis.setTextPen(pg.mkPen(colours.muted))
             font = text_font(TextSize.CAPTION)
             axis.setStyle(tickFont=font, maxTickLevel=0, tickAlpha=255 if ruled else None)
@@ -327,6 +335,13 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
     def use_colours(self, colours: PlotColours) -> None:
         self.colours = colours
         self.restyle()
+
+    def add_legend(self, offset: tuple[int, int], columns: int = 1) -> Any:
+        """Return a legend of pyqtgraph at the right, which grows with the picture on paper."""
+        legend = pg.LegendItem(offset=offset, colCount=columns)
+        legend.setParentItem(self.box)
+        legend.setFlag(legend.GraphicsItemFlag.ItemIgnoresTransformations, False)
+        return legend
 
     def clear_legend(self, legend: Any) -> None:
         """Empty a legend of pyqtgraph, and set the plot's colours."""
@@ -358,8 +373,8 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
         colours, pointers = self.colours, [each for each in self.pointers() if each.isVisible()]
         for pointer in pointers:
             pointer.hide()
-        self.use_colours(PlotColours.on_paper())
         scale = painter.transform().m11() * area.width() / max(1, self.width())
+        self.use_colours(PlotColours.on_paper(scale))
         marks = [each for each in self.scene().items() if isinstance(each, pg.ScatterPlotItem)]
         try:
             for each in marks:  # else they are pixels of the window
@@ -479,7 +494,7 @@ class Marks:
             if shown:
                 mark = self._marks[place]
                 line.setPos(mark.x)
-                line.setPen(pg.mkPen(colours.text, width=1, style=mark.style))
+                line.setPen(colours.pen(colours.text, style=mark.style))
                 name.fill = pg.mkBrush(colours.background)
         self.place()
 

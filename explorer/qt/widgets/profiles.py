@@ -86,9 +86,9 @@ class Profiles:
 
     def restyle(self, colours: PlotColours) -> None:
         for curve in self._curves:
-            curve.setPen(pg.mkPen(colours.muted, width=1))
+            curve.setPen(colours.pen(colours.muted))
         for axis in (self._column_axis, self._row_axis):
-            axis.setPen(pg.mkPen(colours.grid))
+            axis.setPen(colours.pen(colours.grid))
             axis.setTextPen(pg.mkPen(colours.text))
             axis.setLabel(self._title, color=colours.text.name())
 
@@ -132,7 +132,7 @@ class ColourBar:
     def restyle(self, colours: PlotColours) -> None:
         """Draw numbers and title in other colours."""
         self._axis.setLabel(self._axis.labelText, color=colours.text.name())
-        self._axis.setPen(pg.mkPen(colours.grid))
+        self._axis.setPen(colours.pen(colours.grid))
         self._axis.setTextPen(pg.mkPen(colours.text))
 
 

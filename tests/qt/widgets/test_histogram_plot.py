@@ -92,6 +92,9 @@ def test_a_legend_names_a_few_curves_and_takes_no_name_for_html(plot: HistogramP
     assert plot._legend.isVisible()
     labels = [label for _, label in plot._legend.items]
     assert [label.item.toPlainText() for label in labels] == names
+    highest = max(item.getData()[1].max() for item in plot._items)
+    legend = plot._legend.mapRectToParent(plot._legend.boundingRect())
+    assert legend.bottom() <= plot.box.mapFromView(QPointF(0, highest)).y()  # covers none
     plot.show_curves(tuple(curve(str(row), row=row) for row in range(9)))
     colours = {plot.colour(number).name() for number in range(9)}
     assert len(colours) == 9

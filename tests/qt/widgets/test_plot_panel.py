@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.widgets.curves import HistogramCurve, SmallMultiples, histogram_of
-from explorer.qt.widgets.histogram_plot import HistogramPlot
+from explorer.qt.widgets.histogram_plot import MOST_FILLED, HistogramPlot
 from explorer.qt.widgets.plot_panel import Figure, FigureDialog, PlotExport
 from tests.helpers.services import RecordingServices
 
@@ -216,6 +216,23 @@ def test_every_format_has_the_size_that_was_chosen(
         width, height = image.width() / 300 * 2.54, image.height() / 300 * 2.54
     assert width == pytest.approx(8.5, abs=0.1)
     assert height == pytest.approx(6, abs=0.1)  # whether there is a caption or not
+
+
+def test_lines_and_legend_are_as_large_on_paper_at_any_resolution(
+    qtbot: QtBot, export: PlotExport, tmp_path: Path, app: RecordingServices
+) -> None:
+    plot = HistogramPlot()
+    qtbot.addWidget(plot)
+    plot.show_curves(curves(MOST_FILLED + 1))  # lines alone
+    shares = []
+    for dpi in (150, 300, 600):
+        path = tmp_path / f"{dpi}.png"
+        export.save(plot, path, Figure(".png", (8.5, 6.0), 8.0, dpi))
+        qtbot.waitUntil(lambda path=path: str(path) in app.written)
+        image = QImage(str(path)).convertToFormat(QImage.Format.Format_Grayscale8)
+        pixels = np.frombuffer(image.constBits(), np.uint8).reshape(image.height(), -1)
+        shares.append(float((255.0 - pixels[:, : image.width()]).mean()))
+    assert shares == pytest.approx([shares[-1]] * 3, rel=0.15)  # how black the paper is
 
 
 def test_the_dialog_asks_for_size_text_and_caption(qtbot: QtBot, picture: HistogramPlot) -> None:

@@ -68,8 +68,7 @@ class BlockPlot(ThemedPlot):
         self._line = pg.InfiniteLine(angle=90, movable=False)
         self._line.hide()
         self.addItem(self._line, ignoreBounds=True)
-        self._legend = pg.LegendItem(offset=(-8, 6), colCount=2)
-        self._legend.setParentItem(self.box)
+        self._legend = self.add_legend((-8, 6), columns=2)
         item = self.getPlotItem()
         item.setAxisItems({"left": NumberAxis("left")})  # values are no counts
         for name in ("left", "bottom"):
@@ -129,7 +128,7 @@ class BlockPlot(ThemedPlot):
         item = self.getPlotItem()
         item.setLabel("bottom", "Weight in the block", color=colour)
         item.setLabel("left", "Value", color=colour)
-        self._line.setPen(pg.mkPen(self.colours.grid, width=1))
+        self._line.setPen(self.colours.pen(self.colours.grid))
         self._draw()
 
     # Drawing
@@ -145,7 +144,7 @@ class BlockPlot(ThemedPlot):
         places = np.arange(detail.values.size)
         self._values.setData(
             *_drawable(places, detail.values),
-            pen=pg.mkPen(accent, width=1) if self._few else None,
+            pen=self.colours.pen(accent) if self._few else None,
             connect="finite",
             symbol="o",
             symbolSize=_SYMBOL if self._few else _SMALL_SYMBOL,
@@ -171,12 +170,12 @@ class BlockPlot(ThemedPlot):
         colour = series_colour(_REFERENCE)
         self._other.setData(
             *_drawable(places, other),
-            pen=pg.mkPen(colour, width=1, style=Qt.PenStyle.DotLine) if self._few else None,
+            pen=self.colours.pen(colour, style=Qt.PenStyle.DotLine) if self._few else None,
             connect="finite",
             symbol="x",
             symbolSize=(_SYMBOL if self._few else _SMALL_SYMBOL) + 2,
             symbolBrush=colour,
-            symbolPen=pg.mkPen(colour, width=1),
+            symbolPen=self.colours.pen(colour),
         )
 
     def _other_values(self) -> NDArray[np.float32] | None:
@@ -189,7 +188,7 @@ class BlockPlot(ThemedPlot):
         edges = np.arange(1, detail.scales.size) * detail.weights_per_scale - 0.5
         area = self._whole(detail)
         heights = np.tile([area.top(), area.bottom()], edges.size)
-        pen = pg.mkPen(self.colours.grid, width=1, style=Qt.PenStyle.DashLine)
+        pen = self.colours.pen(self.colours.grid, style=Qt.PenStyle.DashLine)
         self._edges.setData(edges.repeat(2), heights, connect="pairs", pen=pen)
 
     def _draw_legend(self) -> None:
@@ -214,7 +213,7 @@ class BlockPlot(ThemedPlot):
             symbol="o",
             symbolSize=_MARKED_SYMBOL,
             symbolBrush=None,
-            symbolPen=pg.mkPen(self.colours.text, width=1),
+            symbolPen=self.colours.pen(self.colours.text),
         )
         self._line.setVisible(cursor >= 0)
         self._line.setPos(cursor)
@@ -228,7 +227,7 @@ class BlockPlot(ThemedPlot):
         sub = max(0, cursor) // detail.weights_per_scale
         left = sub * detail.weights_per_scale - 0.5
         ends = np.tile([left, left + detail.weights_per_scale], heights.size)
-        pen = pg.mkPen(self.colours.grid, width=1)
+        pen = self.colours.pen(self.colours.grid)
         self._levels.setData(ends, heights.repeat(2), connect="pairs", pen=pen)
 
     def _ruler(self, detail: BlockDetail, cursor: int) -> NDArray[np.float64]:
