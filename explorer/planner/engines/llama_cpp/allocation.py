@@ -141,10 +141,9 @@ def allocate(model: Model | Header, settings: Settings, *, with_compute: bool = 
     """
     header = model if isinstance(model, Header) else Header.from_model(model)
     settings = as_built(settings)
-    if settings.mtp and not header.guesses_ahead:
-        raise PlanError(_why_no_mtp(header))
-    if settings.mtp or (header.rules.always_ahead and not revision(settings.build).skips_ahead):
-        header = header.with_ahead
+    if settings.mtp and (why := _why_no_mtp(header, settings.build)):
+        raise PlanError(why)
+    header = _as_loaded(header, settings)
     found = _allocate(header, settings, with_compute=with_compute)
     if settings.mtp:
         asked = _drafting(settings, found.n_ctx)
@@ -158,6 +157,20 @@ def allocate(model: Model | Header, settings: Settings, *, with_compute: bool = 
     return found
 
 
+def _as_loaded(header: Header, settings: Settings) -> Header:
+    """Return a header with what its build loads and keeps of MTP layers."""
+    if header.loaded == header.blocks:
+        return header
+    rules, of_model = revision(settings.build), header.rules
+    drafts = header.guesses_ahead and settings.build >= of_model.drafted_since
+    filtered = any(header.recurrent) or (drafts and of_model.filtered_ahead)
+    if rules.caches_ahead and not filtered:
+        header = header.unfiltered
+    if settings.mtp or (drafts and not rules.skips_ahead):
+        return header.with_ahead
+    return header.with_fused if drafts and not rules.skips_fused else header
+
+
 def as_built(settings: Settings) -> Settings:
     """Return settings as their build takes them: older ones have one cache, and no windows."""
     rules = revision(settings.build)
@@ -166,10 +179,14 @@ def as_built(settings: Settings) -> Settings:
     return replace(settings, kv_unified=True, swa_full=settings.swa_full or not rules.windows)
 
 
-def _why_no_mtp(header: Header) -> str:
-    name = quoted(header.architecture)
+def _why_no_mtp(header: Header, build: int) -> str:
+    """Return why a build drafts nothing with the model's own MTP layers; "" if it does."""
+    name, since = quoted(header.architecture), header.rules.drafted_since
     if header.loaded == header.blocks:
         return "the model has no MTP layers"
+    if header.guesses_ahead:
+        older = f"build {build} does not run the MTP layers of {name} yet. Build {since} does"
+        return older if build < since else ""
     if header.rules.ahead == "not known":
         return f"what llama.cpp takes for the MTP layers of {name} is not known here"
     return f"llama.cpp does not run the MTP layers of {name}"

@@ -117,8 +117,9 @@ class Architecture:
     ahead: Mapping[str, Any] | Literal["not known"] | None = None
     rolls_back: bool = False  # states of tokens that may be refused are kept
     mixed: bool = True  # a batch may mix tokens and embeddings
-    # The first that llama.cpp ran MTP layers of: older builds load them unasked (`builds`)
-    always_ahead: bool = False
+    # The first build that drafts for it: it chooses rows as `outputs` says, and runs MTP layers
+    drafted_since: int = 0
+    filtered_ahead: bool = True  # since then no cache is kept for MTP layers that are not used
 
 
 def _alike(names: str, row: Architecture) -> dict[str, Architecture]:
@@ -150,6 +151,7 @@ _QWEN3NEXT: Final = replace(
     state_first=False,
     outputs="behind norm",
     ahead=_ahead("behind norm"),
+    drafted_since=9222,
     rolls_back=True,
 )
 _LFM2: Final = replace(
@@ -168,6 +170,7 @@ _NEMOTRON_H: Final = replace(
     rotated="none",
     summed_experts=False,
     outputs="behind norm",
+    drafted_since=10355,
     rolls_back=True,
 )
 _ENCODER: Final = Architecture(cache="none", makes_words=False)
@@ -181,6 +184,7 @@ _CHOSEN: Final = Architecture(
     summed_experts=False,
     attention=latent_attention,
     ahead=_ahead("behind norm", accuracy="exact"),
+    drafted_since=10240,
 )
 
 ARCHITECTURES: Final[dict[str, Architecture]] = {
@@ -214,15 +218,27 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
         loaded_ahead=(*_AHEAD, "ffn_gate", "ffn_up", "ffn_down", "exp_probs_b"),
         outputs="behind norm",
         ahead=_ahead("behind norm"),
+        drafted_since=9993,
         summed_experts=False,
     ),
     "gpt-oss": replace(
-        _BIASED, windows=2, gate="late", summed_experts=False, outputs="before norm"
+        _BIASED,
+        windows=2,
+        gate="late",
+        summed_experts=False,
+        outputs="before norm",
+        drafted_since=10159,
     ),
     # experts whose weights are as they are
     **_alike("bailingmoe deepseek dots1", _EXPERTS),
     "qwen2moe": replace(_EXPERTS, divided_gate=True),
-    "glm4moe": replace(_EXPERTS, positions="by sections", ahead=_ahead("behind norm")),
+    "glm4moe": replace(
+        _EXPERTS,
+        positions="by sections",
+        ahead=_ahead("behind norm"),
+        drafted_since=10603,
+        filtered_ahead=False,
+    ),
     "olmoe": replace(_EXPERTS, normed_before_heads=True),
     "step35": replace(
         _EXPERTS,
@@ -242,9 +258,15 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
         gate="sigmoid",
         outputs="before norm",
         ahead=_ahead("rows before norm"),
+        drafted_since=9484,
     ),
     "deepseek2": replace(
-        _EXPERTS, latent=True, attention=latent_attention, ahead=_ahead("behind norm")
+        _EXPERTS,
+        latent=True,
+        attention=latent_attention,
+        ahead=_ahead("behind norm"),
+        drafted_since=10261,
+        filtered_ahead=False,
     ),
     "llama4": replace(
         _EXPERTS,
@@ -282,6 +304,7 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
         scaled_input="rows",
         scaled_logits=3,
         outputs="behind norm",
+        drafted_since=9553,
     ),
     "granite": replace(_GRANITE, biased=True, rotated="file"),
     "granitemoe": _GRANITE,
@@ -317,15 +340,21 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
         _NEMOTRON_H, ahead=_ahead("last block", block=nemotron_ahead_block, last_norm="norm")
     ),
     "qwen3next": replace(
-        _QWEN3NEXT, repeated_heads=True, ahead=_ahead("last block"), rolls_back=False
+        _QWEN3NEXT,
+        repeated_heads=True,
+        ahead=_ahead("last block"),
+        drafted_since=10240,
+        rolls_back=False,
     ),
-    **_alike("qwen35 qwen35moe", replace(_QWEN3NEXT, positions="four", always_ahead=True)),
+    **_alike("qwen35 qwen35moe", replace(_QWEN3NEXT, positions="four")),
     # The same, but not within 1 % in every circumstance
     **_alike("ernie4_5-moe grovemoe openelm", _BAND),
     "grok": replace(_BAND, flash_attention=False),
     "llama-embed": replace(_BAND, cache="unread"),
     "muse-glimmer": replace(_BAND, windows=4),
-    "mimo2": replace(_BAND, windows="file", biased=True, ahead=_ahead("rows before norm")),
+    "mimo2": replace(
+        _BAND, windows="file", biased=True, ahead=_ahead("rows before norm"), drafted_since=10189
+    ),
     "cohere2moe": replace(
         _BAND,
         windows=4,
@@ -337,6 +366,8 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
         halved_experts=True,
         outputs="behind norm",
         ahead=_ahead("behind norm", rotated="all"),
+        drafted_since=9628,
+        filtered_ahead=False,
     ),
     "eurobert": replace(_ENCODER, accuracy="band"),
     "bert": replace(_BERT, rotated="none", biased=True),
@@ -356,11 +387,12 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
         summed_experts=False,
         attention=latent_attention,
         ahead=_ahead("behind norm", accuracy="exact"),
+        drafted_since=10472,
         rolls_back=True,
     ),
     "glm5-next": replace(_KIMI, cache="all", indexers="file or all"),
     "deepseek32": replace(_CHOSEN, indexers="all"),
-    "glm-dsa": replace(_CHOSEN, indexers="file or some"),
+    "glm-dsa": replace(_CHOSEN, indexers="file or some", drafted_since=10178),
     "hy_v4": replace(UNKNOWN, latent=True, indexers="file"),
     "dots3note": replace(UNKNOWN, latent=True, indexers="file", windows="file"),
     "deepseek4": replace(

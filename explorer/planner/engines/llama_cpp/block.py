@@ -204,9 +204,8 @@ class Block:
     @property
     def outputs(self) -> str:
         """Where the rows are chosen whose logits are asked for: of `Rules.outputs`."""
-        build = self.batch.revision
-        keeps = build.hidden if self.rules.always_ahead else build.all_hidden
-        return self.rules.outputs if keeps else "last block"
+        is_drafted = self.batch.revision.build >= self.rules.drafted_since
+        return self.rules.outputs if is_drafted else "last block"
 
     def rows_for_output(self, is_last: bool, *tensors: Tensor) -> tuple[Tensor, ...]:
         """Return of the last block only the rows whose logits are asked for."""

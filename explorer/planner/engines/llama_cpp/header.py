@@ -107,6 +107,7 @@ class Header:
     loaded: int  # blocks but those that only guess tokens ahead (MTP)
     first: int = 0  # the first block that is computed
     is_drafting: bool = False  # whether only the blocks that guess ahead are computed
+    caches_all: bool = False  # whether each context caches the blocks of the other, too
     position_numbers: int = 1  # that say where a token stands
     causal: bool = True  # whether no token sees those behind it
     conv_state: int  # elements of a recurrent block's convolution
@@ -236,6 +237,18 @@ class Header:
         return replace(self, tensors=(*self.tensors, *self.ahead), ahead=())
 
     @cached_property
+    def with_fused(self) -> Header:
+        """The same with those of them that some builds load where they are not used."""
+        fused = tuple(one for one in self.ahead if one.name.endswith("ffn_gate_up_exps.weight"))
+        return replace(self, tensors=(*self.tensors, *fused))
+
+    @cached_property
+    def unfiltered(self) -> Header:
+        """The same where each context caches all blocks, whichever it runs."""
+        every = tuple(i >= self.loaded or one for i, one in enumerate(self.cached))
+        return replace(self, cached=every, caches_all=True)
+
+    @cached_property
     def drafting(self) -> Header:
         """What the context that guesses ahead sees: the weights of all, the blocks behind."""
         behind = tuple(i >= self.loaded for i in range(self.blocks))
@@ -245,7 +258,7 @@ class Header:
             first=self.loaded,
             loaded=self.loaded + 1,
             is_drafting=True,
-            cached=behind,
+            cached=self.cached if self.caches_all else behind,
             attention=behind,
             recurrent=(False,) * self.blocks,
             history=nothing,
