@@ -36,5 +36,17 @@ def _guard_overrides(cls: type, /, **options: Any) -> None:
             setattr(cls, name, _whole(method))
 
 
+def _read_no_sources() -> None:
+    """Let PySide not read the source of each module that is imported from now on.
+
+    It looks there for the word PySide6, lest a module be taken for one that uses `__feature__`,
+    which none of ours does; and `linecache` keeps every line. See docs/libraries.md, 1.
+    """
+    feature: Any = sys.modules.get("PySide6.support.feature")
+    if hasattr(feature, "_mod_uses_pyside"):
+        feature._mod_uses_pyside = lambda _module: True
+
+
+_read_no_sources()
 if sys.version_info < (3, 12):
     QObject.__init_subclass__ = classmethod(_guard_overrides)  # type: ignore[assignment,method-assign]
