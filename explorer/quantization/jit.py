@@ -138,9 +138,12 @@ class _KernelCache(FunctionCache):  # type: ignore[misc]
             content = self._folder.read(self._file_name(sig, target_context.codegen()), MAX_BYTES)
             if content is None:
                 return None
-            return CompileResult._rebuild(target_context, *pickle.loads(content))
+            loaded = CompileResult._rebuild(target_context, *pickle.loads(content))
         except (OSError, *_DAMAGED):
             return None
+        # what a kernel that calls it would need: none does, and it is half of what a kernel takes
+        loaded.library._shared_module = None
+        return loaded
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep what was compiled, if that can be."""

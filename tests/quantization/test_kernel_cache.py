@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import os
 import pickle
 import shutil
@@ -11,19 +12,24 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 
 import pytest
+from numba.core.dispatcher import Dispatcher
 
-import explorer
+import explorer.analysis
+import explorer.quantization
 from explorer.private_folder import PrivateFolder, seal
-from explorer.quantization import kernel_cache
+from explorer.quantization import jit, kernel_cache, registry
 from explorer.quantization.kernel_cache import (
     SOURCES,
     UNUSED_S,
     choose_kernel_folder,
     source_digest,
 )
+from explorer.quantization.types import TENSOR_TYPES
 
 _PACKAGE = Path(explorer.__file__).parent
 _ROOT = _PACKAGE.parent
@@ -334,3 +340,42 @@ print(sorted(found))
         said.append(result.stdout)
     assert said[0] == said[1]
     assert said[0].count(".nbc") == 2
+
+
+def test_no_kernel_is_called_by_another() -> None:
+    """What such a call would be compiled from is let go when a kernel is read from disk."""
+    for name in TENSOR_TYPES:
+        if registry.has_decoder(name):
+            registry.decoder_kernel(name)
+        if registry.has_encoder(name):
+            registry.encoder(name)
+    for package in (explorer.analysis, explorer.quantization):
+        for module in walk_packages(package.__path__, f"{package.__name__}."):
+            import_module(module.name)
+    compiled = [one for one in gc.get_objects() if isinstance(one, Dispatcher)]
+    kernels = [one for one in compiled if isinstance(one._cache, jit._KernelCache)]
+    assert len(kernels) > 100
+    for function in (one.py_func for one in compiled):
+        named = [function.__globals__.get(name) for name in function.__code__.co_names]
+        enclosed = [cell.cell_contents for cell in function.__closure__ or ()]
+        assert not any(one is used for one in kernels for used in named + enclosed), function
+
+
+def test_a_kernel_that_is_read_takes_no_room_for_callers(tmp_path: Path) -> None:
+    program = """
+import numpy as np
+from explorer.quantization import dequantize, registry
+dequantize(np.zeros(34, np.uint8), "Q8_0")
+(loaded,) = registry.decoder_kernel("Q8_0").overloads.values()
+print(loaded.library._shared_module)
+"""
+    for _ in range(2):
+        said = subprocess.run(
+            [sys.executable, "-c", program],
+            check=True,
+            cwd=_ROOT,
+            env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+        ).stdout
+    assert said == "None\n"
