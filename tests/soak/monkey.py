@@ -7,6 +7,7 @@ that what is built later is tried without anybody thinking of it.
 from __future__ import annotations
 
 import time
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -48,6 +49,7 @@ from tests.helpers.descendants import descendants
 Widget = TypeVar("Widget", bound=QWidget)
 
 _MOST_MODELS = 4
+_TOLD = 6
 _RESCUE_MS = 150
 _TEXTS = (
     *("attn", "blk.1", "type:Q4_K", "size>1000", "a b", "0", "-1", "1e9", "0x10", "ff ff", "nan"),
@@ -79,12 +81,14 @@ class Monkey:
         models: What may be opened; some of them may not be models.
 
     Attributes:
-        done: What was done, for a report.
+        done: What was done last, for a report; all of an hour's takes megabytes.
+        kinds: How often each kind of thing was done.
     """
 
     def __init__(self, window: MainWindow, seed: int, models: Sequence[Path]) -> None:
         self.window = window
-        self.done: list[str] = []
+        self.done: deque[str] = deque(maxlen=_TOLD)
+        self.kinds: Counter[str] = Counter()
         self._chance = Random(seed)
         self._models = models
         self._remembered: list[QAction] = []
@@ -133,6 +137,7 @@ class Monkey:
             action: Does it; returns what it did it to.
         """
         self.done.append(name)
+        self.kinds[name] += 1
         self._rescue.start()
         try:
             told = action()

@@ -98,6 +98,7 @@ class Watch:
 
     def kept(self) -> list[str]:
         """Return the models that are not open, and that something keeps all the same."""
+        self._seen = {key: held for key, held in self._seen.items() if held() is not None}
         opened = {id(part) for one in self._window.documents for part in (one, one.model)}
         parts = [held() for held in self._seen.values()]
         return sorted(

@@ -32,16 +32,19 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 from random import Random
 from types import TracebackType
 
 from PySide6.QtCore import QMessageLogContext, QtMsgType, qInstallMessageHandler
 from PySide6.QtWidgets import QApplication
 
+import explorer
 from explorer.qt.freed_memory import share_arenas
 from explorer.qt.main_window import MainWindow
 from explorer.qt.settings import Settings
@@ -138,7 +141,7 @@ class Report:
             if share > MOST_GROWTH
         ]
 
-    def note(self, text: str, done: Sequence[str] = ()) -> None:
+    def note(self, text: str, done: Iterable[str] = ()) -> None:
         """Note a fault at the current action, and what was done just before it first happened."""
         if text not in self.faults:
             self.done[text] = ", ".join(done)
@@ -162,12 +165,12 @@ def listening(report: Report, monkey: Monkey) -> Iterator[None]:
     def note(
         kind: type[BaseException], error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        report.note("".join(traceback.format_exception(kind, error, trace)), monkey.done[-3:])
+        report.note("".join(traceback.format_exception(kind, error, trace)), monkey.done)
 
     def note_of_qt(kind: QtMsgType, _context: QMessageLogContext, message: str) -> None:
         harmless = kind in {QtMsgType.QtDebugMsg, QtMsgType.QtInfoMsg}
         if not harmless and not message.startswith(_OF_THE_PLATFORM):
-            report.note(f"Qt: {message}", monkey.done[-2:])
+            report.note(f"Qt: {message}", monkey.done)
 
     before = sys.excepthook, threading.excepthook, sys.unraisablehook
     sys.excepthook = note
@@ -239,7 +242,7 @@ def soak(
         try:
             act()
         except Exception:  # noqa: BLE001 - a method that Qt called failed: what is looked for
-            report.note(traceback.format_exc(), monkey.done[-3:])
+            report.note(traceback.format_exc(), monkey.done)
         finally:
             faulthandler.cancel_dump_traceback_later()
         held.look()
@@ -275,7 +278,7 @@ def soak(
             act_on(min(actions, REST_EVERY))
         report.left = left_running(window)
     report.seconds = time.monotonic() - started
-    report.kinds = Counter(done.split()[0] for done in monkey.done)
+    report.kinds = monkey.kinds
     return report
 
 
@@ -284,7 +287,7 @@ def _note_jump(report: Report, monkey: Monkey) -> None:
     now = memory()
     if now > report.last_bytes + MOST_AT_ONCE and report.last_bytes:
         grown = (now - report.last_bytes) >> 20
-        report.note(f"memory has grown by {grown} MiB at once", monkey.done[-6:])
+        report.note(f"memory has grown by {grown} MiB at once", monkey.done)
     report.last_bytes = now
 
 
@@ -302,8 +305,8 @@ def main() -> int:
     parser.add_argument("--visited", type=int, default=VISITED, help="models shown before all")
     given = parser.parse_args()
     faulthandler.enable()
-    # all of them, so that what is held does not depend on which were used before: a kernel that is
-    # compiled leaves 4 to 9 MiB in the process, one that is loaded from disk 0.4 to 1 MiB
+    # all kernels and modules, so that what is held does not depend on which were used before: a
+    # kernel that is compiled leaves 4 to 9 MiB in the process, 324 that are on disk take 42
     os.environ["NUMBA_CACHE_DIR"] = str(kernel_folder().path)  # before the cache goes elsewhere
     subprocess.run([sys.executable, "-m", "tests.soak.kernels"], check=True)
     with tempfile.TemporaryDirectory() as name:
@@ -311,6 +314,9 @@ def main() -> int:
         os.environ["GGUF_EXPLORER_CACHE"] = str(folder / "cache")
         share_arenas()  # as the program does
         keep_nothing_freed()
+        for module in walk_packages(explorer.__path__, "explorer."):
+            import_module(module.name)
+        import_module("tests.soak.kernels").compile_all_kernels()  # when their folder is named
         app = QApplication(sys.argv[:1])
         app.setStyle("Fusion")
         window = MainWindow(Settings(folder / "settings.ini"))
