@@ -81,14 +81,10 @@ CHANGES: Final = (
 
 _OLDEST_READ: Final = 8505
 _GRAPHS: Final[Mapping[str, int]] = {
-    "granitehybrid": 9441,
-    "nemotron_h": 9441,
-    "nemotron_h_moe": 9441,
-    "gemma4": 10605,
-    "granitemoe": 10605,
-    "mamba2": NEWEST,
-    "plamo3": NEWEST,
-    "pockettts": NEWEST,
+    **dict.fromkeys(("granitehybrid", "nemotron_h", "nemotron_h_moe"), 9441),
+    "gemma4": 10204,
+    **dict.fromkeys(("granitemoe", "mamba2"), 10605),
+    **dict.fromkeys(("plamo3", "pockettts"), NEWEST),
 }
 """Architectures whose graph was another one before a build: compute buffers, up to a quarter."""
 
