@@ -237,7 +237,8 @@ def fit_statement(fit: ModelFit, target: Target) -> str:
     if found.level is Level.FITS:
         return f"It fits {names}{tokens}."
     asked = f" with {context_text(fit.planned_context)} tokens" if fit.planned_context else ""
-    return f"It fits partly on {names}{asked}: {fit.part}{tokens}."
+    up_to = f" Up to {fit.tokens_text}." if fit.tokens_text else ""
+    return f"It fits partly on {names}{asked}: {fit.part}.{up_to}"
 
 
 NOTHING_TO_FIT: Final = ModelFit(None, "There is nothing that can be opened.", word="No model")

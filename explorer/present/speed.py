@@ -15,8 +15,8 @@ from explorer.present.plan import short_name
 from explorer.text import bytes_text, counted, digits_text, float_text, integer_text, plain_text
 
 SPEED_TIP: Final = (
-    "At most: what a token reads, by the bandwidth of each memory, which the planner's Details "
-    "have. Published runs of llama.cpp reached 40 to 95 % of that, with experts 25 to 60 %."
+    "What published runs of llama.cpp reached of what the bandwidth of each memory allows: 40 to "
+    "95 %, with experts 25 to 60 %. The planner's Details have the bandwidths."
 )
 AT_MOST: Final = "≤ "  # before a bound where nobody knows what is reached of it
 _WHOLE = 10  # tokens a second from which on they are told without decimals
@@ -52,7 +52,9 @@ class Speed:
         most = _rate(self.most)
         text = f"At most {most} tokens/s for one request"
         if reached := _reached(self.empty):
-            text = f"About {reached} tokens/s, at most {most}"
+            text = f"About {reached} tokens/s"
+            if not reached.endswith(f" {most}"):  # rounded, the bound may be what was reached
+                text += f", at most {most}"
         if self.empty.drafted:
             text += f" if all {self.empty.drafted} drafted tokens are accepted"
         both = self.empty, self.full

@@ -374,8 +374,10 @@ class MainWindow(QtWidgets.QMainWindow):
         actions.show_tree.triggered.connect(self.shell.show_tree)
         for name, action in actions.groups.items():
             action.triggered.connect(partial(self.panels.show_group, name))
+            action.triggered.connect(self.panels.enter)
         for name, action in actions.pages.items():
             action.triggered.connect(partial(self.panels.show_page, name))
+            action.triggered.connect(self.panels.enter)
 
     # Opening and closing
 
@@ -590,6 +592,7 @@ class MainWindow(QtWidgets.QMainWindow):
             {kind.TENSOR: of_tensors, kind.MODEL: [*titles.values()][1:]},
             lambda title: self.panels.show_page(names[title]),
             answer,
+            self.panels.enter,
             self.current,
         )
         quick_open.show_quick_open(self, self.documents, self.runner, reveal, context)

@@ -459,6 +459,14 @@ class Panels(Pages):
             self.setCurrentWidget(self.survey)
             self.survey.widget.show_layers()
 
+    def enter(self) -> None:
+        """Have keys go to the page in front: to its search, or else to its first control."""
+        page = self.currentWidget()
+        is_there = self.window().focusWidget() in page.findChildren(QWidget)
+        if not is_there and not self.focus_search():
+            page.setFocus()
+            page.focusNextChild()
+
     def focus_search(self) -> bool:
         """Put the cursor into the search of the panel in front; return whether it has one."""
         tab = self.currentWidget()

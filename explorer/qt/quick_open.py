@@ -488,6 +488,8 @@ class SearchContext:
         open_path: Opens a model.
         pages: Titles of the pages that show what there is of each kind.
         show_page: Shows a page by its title.
+        answer: Shows the page that answers a question.
+        enter: Has keys go to the page that is shown.
         current: The model that is shown; None if none is.
     """
 
@@ -498,6 +500,7 @@ class SearchContext:
     pages: Mapping[ResultKind, Sequence[str]]
     show_page: Callable[[str], object]
     answer: Callable[[str], object]
+    enter: Callable[[], object]
     current: Document | None = None
 
 
@@ -523,6 +526,7 @@ def show_quick_open(
         # once the dialog is gone: what is chosen may open another one
         if entry.kind is ResultKind.ANSWER:
             QTimer.singleShot(0, partial(context.answer, QUESTIONS[entry.position].page))
+            QTimer.singleShot(0, context.enter)
         elif entry.path is not None:
             QTimer.singleShot(0, partial(context.open_path, entry.path))
         elif entry.document is None:
@@ -531,6 +535,7 @@ def show_quick_open(
             reveal[entry.kind](entry.document, entry.position)
             if entry.page:
                 context.show_page(entry.page)
+            QTimer.singleShot(0, context.enter)
 
     titles = [plain_title(action) for action in commands]
     details = command_details(commands, context.menus)

@@ -579,13 +579,18 @@ class TopBar(QWidget):
         last = (self.save, self.appearance, self.more)
         row(*parts, *last, of=self, margins=margins, spacing=Space.TIGHT)
 
+    def _show_menu(self, menu: QMenu) -> None:
+        """Show the menu of what can be saved, for Enter to save the first."""
+        menu.popup(self.save.mapToGlobal(self.save.rect().bottomLeft()))
+        entries = (one for one in menu.actions() if one.isEnabled() and not one.isSeparator())
+        menu.setActiveAction(next(entries))
+
     def fill_menus(self, actions: Actions, panels: Panels) -> None:
         """Give the buttons their menus; what is open and in front decides what they hold."""
         save = QMenu(self)
         save.aboutToShow.connect(partial(offer_to_save, save, panels))
         self.save.setMenu(save)
-        below = self.save.rect().bottomLeft
-        actions.save_shown.triggered.connect(lambda: save.popup(self.save.mapToGlobal(below())))
+        actions.save_shown.triggered.connect(partial(self._show_menu, save))
         appearance = QMenu(self)
         appearance.addActions(list(actions.schemes.values()))
         appearance.addSection("Text size")

@@ -137,7 +137,7 @@ def test_all_models_are_planned_with_one_context_and_the_largest_names_its_layer
     assert 0 < layers < 33
     assert found.largest_context == fit_at(model, Target((gpu(8),), HOST)).largest_context
     assert found.context_text == f"{found.largest_context:,} with all layers"
-    said = f"It fits partly on L4 with 100,096 tokens: {layers} of 33 layers, with up to "
+    said = f"It fits partly on L4 with 100,096 tokens: {layers} of 33 layers. Up to "
     assert fit_statement(found, asked).startswith(said)
     assert fit_statement(found, asked).endswith(
         f"{found.largest_context:,} tokens with all layers."

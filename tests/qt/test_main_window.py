@@ -381,9 +381,12 @@ def test_pages_of_a_alone_say_so(
 def test_quick_open_goes_to_a_tensor_a_key_and_a_model(
     qtbot: QtBot, window: MainWindow, small_path: Path
 ) -> None:
+    window.top.open.setFocus()
     go_to(qtbot, window, "blk.1.ffn_d")
     assert window.panels.tensors.widget.table.selected_content_rows().tolist() == [19]
     assert window.panels.currentWidget() is window.panels.tensors
+    search = window.panels.tensors.widget.bar.edit
+    qtbot.waitUntil(lambda: window.focusWidget() is search)  # Down leads to the tensor
     go_to(qtbot, window, "general name")
     assert window.panels.metadata.widget.list.table.selected_content_rows().tolist() == [2]
     assert window.panels.currentWidget() is window.panels.metadata

@@ -339,7 +339,8 @@ class OverviewView(QtWidgets.QScrollArea):
             colour = ink.warning if fit.damaged else ink.muted
             if fit.level is not None:
                 colour = level_colours(fit.level, self.palette())[0].name()
-            detail = "the problems above say why" if fit.damaged else fit.sentence
+            why = fit.sentence.removeprefix(f"{fit.brief}: ")
+            detail = "the problems above say why" if fit.damaged else why
             if fit.largest_context:
                 detail = f"with up to {fit.tokens_text}"
             detail = fit.part or detail

@@ -124,7 +124,9 @@ class AttachmentsBox(QtWidgets.QWidget):
         tip = f"{'Remove' if added else 'Add'} the {_NAMES[one.kind]} ({bytes_text(one.nbytes)})"
         if one.kind == "projector" and one.width is None:
             tip += ": not known whether it fits"
-        button = push_button(parent, f"{'✕' if added else '+'} {_name(one)}", tip)
+        kind = _NAMES[one.kind]
+        label = f"{'✕' if added else '+'} {kind[0].upper()}{kind[1:]}: {_name(one)}"
+        button = push_button(parent, label, tip)
         button.setAccessibleName(f"{tip.partition(' (')[0].replace(' the ', ' ')} {_name(one)}")
         button.setObjectName(str(one.path))
         button.clicked.connect(partial(self._remove if added else self._add, one))

@@ -304,8 +304,9 @@ class CatalogueDialog(QtWidgets.QDialog):
             return None
 
     def _go_down(self) -> None:
-        """Go from the search line into the list."""
+        """Go from the search line, in which Enter adds the first GPU, to the second."""
         if self.model.rowCount():
+            self.table.selectRow(min(1, self.model.rowCount() - 1))
             self.table.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def _choose(self) -> None:

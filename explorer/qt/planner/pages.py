@@ -117,7 +117,7 @@ def show_in(
     return False
 
 
-_LEAST_CHARACTERS: Final = 16
+_LEAST_CHARACTERS: Final = 6
 LEAST_LINES: Final = 12  # of a table
 
 
@@ -397,7 +397,6 @@ class DetailsPage(PlannerPage):
     ) -> None:
         super().__init__(state, parent)
         self._curves = curves
-        self.why = WhyPage(state, app, self)
         self.choice = CalmComboBox(self)
         self.choice.addItem("Figures and formulas", _WHY)
         self.choice.addItem("Memory of each device", _BARS)
@@ -405,6 +404,8 @@ class DetailsPage(PlannerPage):
         self.choice.addItem("Memory against context", _CURVES)
         self.choice.addItem("Notes and warnings", _NOTES)
         self.choice.setAccessibleName("What to list")
+        self.bandwidths = Bandwidths(state, self)
+        self.why = WhyPage(state, app, self)
         self.model = TableModel(self)
         self.table = TableView(self.model, app, self)
         self.table.setAccessibleName("Figures of the chart")
@@ -413,7 +414,6 @@ class DetailsPage(PlannerPage):
         self._front.addWidget(self.table)
         self._front.setMinimumHeight(LEAST_LINES * self.fontMetrics().lineSpacing())
         self.chosen_alone = ChoiceLine(state, app, self)
-        self.bandwidths = Bandwidths(state, self)
         label = buddy_label("&Show", self.choice)
         line = row(label, self.choice, 1, self.bandwidths, margins=LINE)
         column(line, (self._front, 1), self.chosen_alone, of=self, spacing=Space.NEAR)

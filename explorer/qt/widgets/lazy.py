@@ -44,6 +44,22 @@ class _Room(QWidget):
         return False
 
 
+class _Area(QScrollArea):
+    """Scrolls all of what Tab leads to into sight; Qt shows its cursor, of a table a row."""
+
+    # Qt
+
+    def focusNextPrevChild(self, forward: bool) -> bool:
+        moved, focus = super().focusNextPrevChild(forward), self.focusWidget()
+        inside = self.widget()
+        if moved and inside is not None and focus in inside.findChildren(QWidget):
+            middle = focus.mapTo(inside, focus.rect().center())
+            around = focus.size().boundedTo(self.viewport().size())
+            margins = around.width() // 2, around.height() // 2
+            self.ensureVisible(middle.x(), middle.y(), *margins)
+        return moved
+
+
 class LazyTab(QWidget, Generic[View]):
     """A tab whose widget is imported, built and filled when the tab is shown.
 
@@ -68,7 +84,7 @@ class LazyTab(QWidget, Generic[View]):
         self._make, self._fill = make, fill
         self.built: View | None = None
         self._stale = True
-        self._area = QScrollArea(self)
+        self._area = _Area(self)
         self._area.setWidgetResizable(True)
         self._area.setFrameShape(QFrame.Shape.NoFrame)
         self._area.setFocusPolicy(Qt.FocusPolicy.NoFocus)

@@ -22,6 +22,8 @@ from tests.planner.test_contexts import MODELS
 from tests.qt.planner.plan_models import Panel
 
 _SMALL = Shape(blocks=2, width=1024, heads=8, kv_heads=2, feed_forward=2048)
+MMPROJ, STYLE = "Projector: mmproj.gguf", "LoRA adapter: style.gguf"
+SMALL = "Draft model: small.gguf"
 
 
 @pytest.fixture
@@ -44,12 +46,12 @@ def _texts(box: AttachmentsBox) -> list[str]:
 
 def test_a_click_adds_what_lies_beside_the_model_and_another_removes_it(panel: Panel) -> None:
     box, qtbot = panel.body.attachments, panel.qtbot
-    qtbot.waitUntil(lambda: _texts(box) == ["+ mmproj.gguf", "+ style.gguf", "+ small.gguf"])
+    qtbot.waitUntil(lambda: _texts(box) == [f"+ {MMPROJ}", f"+ {STYLE}", f"+ {SMALL}"])
     assert box.buttons[0].toolTip().endswith(": not known whether it fits")
     before = panel.state.current.plan.total
     box.buttons[0].click()
     panel.settle()
-    assert _texts(box) == ["✕ mmproj.gguf", "+ style.gguf", "+ small.gguf"]
+    assert _texts(box) == [f"✕ {MMPROJ}", f"+ {STYLE}", f"+ {SMALL}"]
     plan = panel.state.current.plan
     assert plan.gpus[0].projector > 0
     assert plan.total == before + plan.gpus[0].projector
@@ -58,7 +60,7 @@ def test_a_click_adds_what_lies_beside_the_model_and_another_removes_it(panel: P
     assert panel.state.current.plan.gpus[0].adapters > 0
     panel.state.undo()
     panel.settle()
-    assert _texts(box) == ["✕ mmproj.gguf", "+ style.gguf", "+ small.gguf"]
+    assert _texts(box) == [f"✕ {MMPROJ}", f"+ {STYLE}", f"+ {SMALL}"]
     box.buttons[0].click()
     panel.settle()
     assert panel.state.current.plan.total == before
@@ -66,14 +68,14 @@ def test_a_click_adds_what_lies_beside_the_model_and_another_removes_it(panel: P
 
 def test_keys_reach_what_may_be_added_and_stay_there(panel: Panel) -> None:
     box, qtbot = panel.body.attachments, panel.qtbot
-    qtbot.waitUntil(lambda: _texts(box) == ["+ mmproj.gguf", "+ style.gguf", "+ small.gguf"])
+    qtbot.waitUntil(lambda: _texts(box) == [f"+ {MMPROJ}", f"+ {STYLE}", f"+ {SMALL}"])
     panel.body.controls.advanced.setFocus()
     for number in range(2):
         qtbot.keyClick(QApplication.focusWidget(), Qt.Key.Key_Tab)
         assert QApplication.focusWidget() is box.buttons[number]
     qtbot.keyClick(box.buttons[1], Qt.Key.Key_Space)
     panel.settle()
-    assert _texts(box) == ["✕ style.gguf", "+ mmproj.gguf", "+ small.gguf"]
+    assert _texts(box) == [f"✕ {STYLE}", f"+ {MMPROJ}", f"+ {SMALL}"]
     assert QApplication.focusWidget() is box.buttons[0]  # the same file, to be removed again
     qtbot.keyClick(box.buttons[0], Qt.Key.Key_Backtab)
     assert QApplication.focusWidget() is panel.body.controls.advanced
@@ -83,13 +85,13 @@ def test_keys_reach_what_may_be_added_and_stay_there(panel: Panel) -> None:
 
 def test_a_draft_model_is_proposed_too(panel: Panel) -> None:
     box, qtbot = panel.body.attachments, panel.qtbot
-    qtbot.waitUntil(lambda: _texts(box)[2:] == ["+ small.gguf"])
+    qtbot.waitUntil(lambda: _texts(box)[2:] == [f"+ {SMALL}"])
     assert box.buttons[2].accessibleName() == "Add draft model small.gguf"
     box.buttons[2].click()
     panel.settle()
     assert panel.state.current.plan.gpus[0].draft > 0
     assert panel.state.current.plan.used("draft_max") == 3
-    assert _texts(box)[0] == "✕ small.gguf"
+    assert _texts(box)[0] == f"✕ {SMALL}"
     box.buttons[0].click()
     panel.settle()
     assert panel.state.current.plan.gpus[0].draft == 0

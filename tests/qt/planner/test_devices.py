@@ -54,8 +54,9 @@ def test_gpus_are_added_by_words_or_by_their_size(
     qtbot.keyClicks(dialog.search.edit, typed)
     assert dialog.model.rowCount() < everything
     assert dialog.add.isEnabled() == bool(count)
-    qtbot.keyClick(dialog.search.edit, KEY.Key_Down)  # nothing to go down to, or the list
-    assert dialog.isVisible()
+    if not count:
+        qtbot.keyClick(dialog.search.edit, KEY.Key_Down)  # nothing to go down to
+        assert dialog.isVisible()
     qtbot.keyClick(dialog.search.edit, KEY.Key_Return)
     assert dialog.isVisible() == (not count)
     dialog.close()
@@ -65,6 +66,16 @@ def test_gpus_are_added_by_words_or_by_their_size(
     assert [(one.name, one.free) for one in added_ones] == [wanted] * count
     assert len({device.key for device in panel.state.inputs.devices}) == 1 + count
     panel.assert_shown()
+
+
+def test_down_goes_on_from_the_card_that_enter_would_add(qtbot: QtBot, panel: Panel) -> None:
+    dialog = _open_catalogue(qtbot, panel)
+    qtbot.keyClicks(dialog.search.edit, "3060")
+    names = [dialog.model.index(row, 0).data() for row in range(2)]
+    assert dialog.chosen().name == names[0]
+    qtbot.keyClick(dialog.search.edit, KEY.Key_Down)
+    qtbot.keyClick(dialog.table, KEY.Key_Return)
+    assert panel.state.inputs.devices[-1].name == names[1] == "NVIDIA GeForce RTX 3060 12 GB"
 
 
 def test_how_many_are_added_can_be_set_too(qtbot: QtBot, panel: Panel) -> None:

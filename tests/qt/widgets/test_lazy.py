@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QShowEvent
-from PySide6.QtWidgets import QLineEdit, QTabWidget, QWidget
+from PySide6.QtWidgets import QLabel, QLineEdit, QTableWidget, QTabWidget, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.widgets.lazy import LazyTab
@@ -106,3 +107,29 @@ def test_a_hidden_widget_can_be_brought_up_to_date(tabs: Tabs) -> None:
     tabs.tab.catch_up()
     assert tabs.tab.built is not None
     assert tabs.tab.built.text() == "second"
+
+
+def test_tab_brings_all_of_a_table_into_sight(qtbot: QtBot) -> None:
+    def make() -> QWidget:
+        page = QWidget()
+        table, lines = QTableWidget(3, 1), QVBoxLayout(page)
+        table.setFixedHeight(120)
+        tall = QLabel("tall")
+        tall.setFixedHeight(250)
+        for part in (QLineEdit(), tall, table):
+            lines.addWidget(part)
+        return page
+
+    tab = LazyTab(make)
+    tab.resize(400, 200)
+    qtbot.addWidget(tab)
+    tab.show()
+    qtbot.waitExposed(tab)
+    edit, table = tab.widget.findChild(QLineEdit), tab.widget.findChild(QTableWidget)
+    assert edit is not None
+    assert table is not None
+    edit.setFocus()
+    qtbot.keyClick(edit, Qt.Key.Key_Tab)
+    assert tab.focusWidget() is table
+    top = table.mapTo(tab, table.rect().topLeft()).y()
+    assert 0 <= top <= tab.height() - table.height()
