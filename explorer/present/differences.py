@@ -224,7 +224,9 @@ class Comparison:
         both = zip(names, self.found.models, errors.sides, errors.matrices, strict=True)
         apart = {"added", "gone"} == {tensor.kind for tensor in self.found.tensors}
         first = f"A and {self.other} have no tensor in common. " if apart else ""
-        return first + sentence(headline(*(Side.of(*one) for one in both)))
+        partly = any(errors.matrices) and errors.problems
+        last = " Errors are of the tensors that can be read." if partly else ""
+        return first + sentence(headline(*(Side.of(*one) for one in both))) + last
 
     @property
     def is_planned(self) -> bool:

@@ -172,6 +172,21 @@ OF_SOURCE: Final = {
 }
 """Figures of the tables of one source, beside those of the header."""
 
+_SHORT: Final = {
+    "parameters": "Weights",
+    "bits_per_weight": "Bits/weight",
+    "std": "Std. dev.",
+    "outlier_ratio": "Outliers",
+    "step_error": "Rounding",
+    "relative_rmse": "Rel. RMSE",
+    "max_abs_error": "Max. error",
+    "weighted_relative_rmse": "Wtd. RMSE",
+    "weighted_sqnr_db": "Wtd. SQNR",
+}
+"""Titles of figures where all stand side by side."""
+
+_SAID_BY_RMSE: Final = "weighted_sqnr_db"  # in other words; there is no room for both
+
 _SUMMED: Final = "The tensors whose weights are taken together: all, a role, or a layer."
 
 COUNTS: Final = Table[Summary](
@@ -200,7 +215,7 @@ def _summary(line: SummedUp) -> Summary:
 
 
 def sums_table(source: Source | None, *more: str) -> Table[SummedUp]:
-    """Return the table of sums and means, of the figures of one source; of None as known.
+    """Return the table of sums and means, of the figures of one source; of None all that are known.
 
     Args:
         more: Names of further metrics, which stand behind the first figure.
@@ -209,6 +224,11 @@ def sums_table(source: Source | None, *more: str) -> Table[SummedUp]:
     if source is None:
         more, others = tuple(WEIGHTED.names), [*others, *OF_SOURCE[Source.STATISTICS]]
     columns = sums_of(first, *more, *others, sparse=source is None)
+    if source is None:
+        columns = [
+            replace(one, title=_SHORT.get(one.name, one.title), extra=one.name == _SAID_BY_RMSE)
+            for one in columns
+        ]
     return Table(
         Column("summed", "Summed up", TEXT, _SUMMED, lambda line: line[0]),
         *Table(*columns).at(_summary),

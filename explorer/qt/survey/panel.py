@@ -48,7 +48,7 @@ _SHOWN = ("tensor", "layer", "type", "bytes")
 _OF_A = ("parameters", PERCENTILE)  # beside B there is no room for them
 _WEIGHTED = ("weighted_relative_rmse", "weighted_relative_rmse_b")  # with an importance matrix
 _OF_B = ("bytes_b", "relative_rmse_b", "difference", _WEIGHTED[1])
-_SHORT = {"relative_rmse": "Rel. RMSE", "weighted_relative_rmse": "Weighted"}  # beside B
+_SHORT = {"relative_rmse": "Error", "weighted_relative_rmse": "Wtd."}  # beside B
 _OF_TENSORS = ("name", "layer", "role", "type", "shape", "parameters")
 
 

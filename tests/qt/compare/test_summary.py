@@ -161,6 +161,7 @@ def test_what_cannot_be_read_is_said_beside_the_errors(
     path.write_bytes(path.read_bytes()[:-64])  # its last tensor is cut short
     page.measure()
     assert "2 pairs were not compared. A, one: " in page.view.pages.summary.text()
+    assert page.view.headline.text().endswith("Errors are of the tensors that can be read.")
     assert "4 of 6 tensors compared. 2 cannot be compared: " in bar.label.text()
 
 

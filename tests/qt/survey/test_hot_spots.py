@@ -16,9 +16,10 @@ from pytestqt.qtbot import QtBot
 from explorer.analysis import compare_tensors
 from explorer.present.explanations import ABOUT_ERRORS
 from explorer.qt.document import Document
-from explorer.qt.references import Rounding
+from explorer.qt.references import ImportanceMatrix, Rounding
 from explorer.qt.survey.panel import HotSpotsPage
 from explorer.qt.widgets.table_model import ItemRole
+from tests.analysis.test_importance import legacy
 from tests.helpers.elided import elided
 from tests.helpers.model_pairs import arrays_of, write_gguf
 from tests.helpers.services import RecordingServices
@@ -271,6 +272,12 @@ def test_errors_of_two_models_stand_beside_each_other(
     assert errors == sorted(errors, reverse=True)  # type: ignore[type-var]
     rank_by(panel, "sqnr_db")
     assert panel.ranked("type_a")[0] == "Q4_0"
+    path = tmp_path / "imatrix.dat"
+    path.write_bytes(legacy((names[1], 2, np.ones(64, np.float32))))
+    panel.references.choose_matrix(ImportanceMatrix.load(path))
+    panel.survey()
+    assert "weighted_relative_rmse_b" in [column.name for column in page(panel).model.columns]
+    assert page(panel).table.horizontalScrollBar().maximum() == 0
     panel.references.choose_other(None)
     panel.settle()
     assert "type_b" not in [column.name for column in page(panel).model.columns]
