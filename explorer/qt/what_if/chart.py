@@ -305,7 +305,8 @@ class WhatIfChart(ThemedPlot):
 
     def _draw(self) -> None:
         colour = self.colours.text.name()
-        self.getPlotItem().setLabel("left", self.measure.axis.title, color=colour)
+        short = self.measure.axis.title.partition(":")[0]  # a low chart has no room for more
+        self.getPlotItem().setLabel("left", short, color=colour)
         self.counts.write = self.measure.axis.write
         self.counts.set_logarithmic(self.measure.axis.logarithmic)
         self.points = chart_points(self._lines, self.measure, self._x_of)
