@@ -259,6 +259,9 @@ def layer_values(
 _Sums: TypeAlias = "tuple[list[SummedUp], set[str]]"
 
 
+_LEAST_LINES: Final = 8  # of the table; in a small window the page scrolls
+
+
 class By(IntEnum):
     """What is summed up; the places in the list."""
 
@@ -307,6 +310,7 @@ class ByLayerPage(QWidget):
         self.save.setToolTip("Save picture or data (Ctrl+S)")
         self.table = TableView(TableModel(self), app, self)
         self.table.setAccessibleName(self._sums.title)
+        self.table.setMinimumHeight(_LEAST_LINES * self.fontMetrics().lineSpacing())
         self.hint = empty_label(self)
         self.hint.setText("Click a layer in the chart")
         self.hint.hide()
