@@ -174,8 +174,8 @@ OF_SOURCE: Final = {
 
 _SHORT: Final = {
     "parameters": "Weights",
-    "bits_per_weight": "Bits/weight",
-    "std": "Std. dev.",
+    "bits_per_weight": "Bits",
+    "std": "Std.",
     "outlier_ratio": "Outliers",
     "step_error": "Rounding",
     "relative_rmse": "Rel. RMSE",

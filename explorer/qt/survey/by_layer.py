@@ -259,6 +259,7 @@ def layer_values(
 _Sums: TypeAlias = "tuple[list[SummedUp], set[str]]"
 
 
+_LEAST_CHARACTERS: Final = 16  # of a role: its figures are all seen
 _LEAST_LINES: Final = 8  # of the table; in a small window the page scrolls
 
 
@@ -310,6 +311,7 @@ class ByLayerPage(QWidget):
         self.save.setToolTip("Save picture or data (Ctrl+S)")
         self.table = TableView(TableModel(self), app, self)
         self.table.setAccessibleName(self._sums.title)
+        self.table.column_layout.least = _LEAST_CHARACTERS
         self.table.setMinimumHeight(_LEAST_LINES * self.fontMetrics().lineSpacing())
         self.hint = empty_label(self)
         self.hint.setText("Click a layer in the chart")
