@@ -18,7 +18,7 @@ from explorer.analysis.what_if import PRESENT
 from explorer.present.colours import type_colour
 from explorer.present.explanations import picture_text
 from explorer.present.pictures import sentence
-from explorer.present.tables.errors import WEIGHTED
+from explorer.present.tables.errors import FIGURES, WEIGHTED
 from explorer.present.tables.what_if import Line, what_if_table
 from explorer.qt.widgets.histogram_plot import place_labels
 from explorer.qt.widgets.plot import CountAxis, Mark, Marks, ThemedPlot
@@ -64,7 +64,9 @@ def _plain(value: float) -> str:
 
 _LESS: Final = "less is better"
 _AXES: Final = {
-    Measure.RELATIVE_RMSE: _Axis("relative_rmse", "Relative RMSE", True, _percent, -math.inf),
+    Measure.RELATIVE_RMSE: _Axis(
+        *("relative_rmse", FIGURES["relative_rmse"].title), True, _percent, -math.inf
+    ),
     Measure.SQNR: _Axis("sqnr_db", "SQNR, dB: more is better", False, _plain, math.inf),
     Measure.WEIGHTED: _Axis(
         *("weighted_relative_rmse", WEIGHTED["weighted_relative_rmse"].title),
