@@ -340,7 +340,7 @@ class DevicesBox(Tile):
         self.add = push_button(self, "", "Choose it from the catalogue")
         self.empty = plain_label(self)
         self.empty.setWordWrap(True)
-        self.empty.setText("No GPU was found. Models run on the CPU, in main memory.")
+        self.empty.setText("Without a GPU, models run on the CPU, in main memory.")
         tip = "Remove the selected GPU (Delete)"
         self.remove = push_button(self, "Remo&ve", tip)
         tip = "This machine, or one that you saved"
