@@ -54,8 +54,10 @@ def curves_sentence(curves: Curves) -> str:
             for at in known[[0, -1]]
         ]
         fitting = np.flatnonzero(curve.fits)
-        until = curves.axis.text(int(curve.contexts[fitting[-1]])) if fitting.size else ""
-        fits = f", on GPUs up to {until}" if until and fitting[-1] != known[-1] else ""
+        fits = ""
+        if fitting.size and (last := fitting[-1]) != known[-1]:
+            fits, not_at = (curves.axis.text(int(n)) for n in curve.contexts[last : last + 2])
+            fits = f", on GPUs at {fits}, no longer at {not_at}"
         parts.append(f"{plain_text(curve.cache_type)} from {ends[0]} to {ends[1]}{fits}")
     return sentence(parts, curves.kind.title)
 

@@ -311,7 +311,7 @@ class SettingsControls(QtWidgets.QWidget):
         for row in self.rows.values():
             row.reset.setVisible(row.is_asked and not row.editor.isHidden())
         count = sum(row.is_asked and self._is_folded(row) for row in self.rows.values())
-        text = f"{count} changed" if count else "program, layers, …"
+        text = f"{count} changed" if count else "engine, layers, …"
         self.advanced.setText(f"Advanced: {text}")
 
     def _add(self, row: SettingField) -> None:

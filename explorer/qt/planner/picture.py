@@ -166,10 +166,12 @@ class MemoryBars(Chart[Place]):
         """Yield line, start, part and its bytes of what a bar's key names, wrapped at a width."""
         metrics, line, x = self.fontMetrics(), 0, 0.0
         for part in bar.parts:
-            is_lacking = part.kind is plan_texts.Kind.RESERVED and bar.reserve_lacks
-            if part.kind in _NOT_NAMED or not (part.nbytes or is_lacking):
+            nbytes = part.nbytes
+            if part.kind is plan_texts.Kind.RESERVED:  # also what there is no room for
+                nbytes += bar.reserve_lacks
+            if part.kind in _NOT_NAMED or not nbytes:
                 continue
-            size, widths = bytes_text(part.nbytes), metrics.horizontalAdvance
+            size, widths = bytes_text(nbytes), metrics.horizontalAdvance
             needed = _SWATCH + Space.TIGHT + widths(f"{part.kind.label} ")
             needed += max(widths(size), widths(_USUAL_SIZE))
             if x and x + needed > width:

@@ -14,6 +14,7 @@ from explorer.planner import Device
 from explorer.present.plan import Kind
 from explorer.qt.planner.picture import LayerStrip, MemoryBars
 from explorer.qt.widgets.painting import fill_kind, plain_tip
+from explorer.text import bytes_text
 from tests.qt.planner.plan_models import GIB, Panel, drag
 
 KEY = Qt.Key
@@ -92,6 +93,8 @@ def test_what_is_too_much_has_a_pattern_and_words(panel: Panel) -> None:
     held = plan.gpus[0]
     assert bars.bars[0].over_bytes == plan.verdict.short[0] >= held.total - 1 * GIB > 0
     assert "too much" in bars.describe((0, 0))
+    named = {part.kind: size for _, _, part, size in bars._key(bars.bars[0], bars.width())}
+    assert named[Kind.RESERVED] == bytes_text(held.reserve.high)  # though there is no room for it
     area = bars._bar_area(0, bars.width())
     image = _image(bars)
     start = area.x() + area.width() * bars.bars[0].capacity / bars.bars[0].length  # type: ignore[operator]
