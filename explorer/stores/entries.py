@@ -52,7 +52,7 @@ class Entry:
     nbytes: int  # bytes on disk of all its files, shared ones included
     modified: float | None  # time of the last change, seconds since 1970; None if unknown
     problems: tuple[Problem, ...] = ()  # problems found
-    own_bytes: int = 0  # of `nbytes`, those in files of the store that are no blobs
+    own_bytes: int = 0  # of `nbytes`, those in files that are not blobs of the store
     used: float | None = field(default=None, compare=False)
     """Time when a program last read its weights, seconds since 1970; None if nothing says it."""
 

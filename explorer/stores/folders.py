@@ -299,7 +299,7 @@ class _Found:
                 self._log.add_error(file.name, what)
                 return
             self._nbytes += status.st_size
-            if not file.is_symlink():  # to a blob, or out of the store: removing it frees nothing
+            if not (roots and file.is_symlink()):  # in a hub's cache, to a blob
                 self._own_bytes += status.st_size
             self._modified = max(self._modified or 0.0, status.st_mtime)
             if file.name.lower().endswith((GGUF, SAFETENSORS)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -337,7 +338,8 @@ def _files_of(store: Store, check: Check) -> Iterator[StoredFile]:
         if len(users) == 1:
             alone[blob.digest] = command = users.pop()
             frees[command] += blob.nbytes
-    for entry in store.entries:
+    owners = [one for one in store.entries if one.own_bytes and not os.path.islink(one.path)]
+    for entry in owners:  # removing a link frees nothing
         frees[commands[entry.name]] += entry.own_bytes
     for blob in store.blobs:
         check()
@@ -347,20 +349,19 @@ def _files_of(store: Store, check: Check) -> Iterator[StoredFile]:
         yield replace(
             file, model_removal=command, frees=frees[command] if command else file.frees, used=last
         )
-    for entry in store.entries:
+    for entry in owners:
         check()
-        if entry.own_bytes:
-            part, what = Part("model"), "Model"
-            if "mmproj" in entry.path.name.casefold():  # its header says whether it is one
-                part = identify(entry.path, check)
-                what = part_text(replace(part, name=""))  # the file itself has the name
-            blob = Blob(entry.path.name, entry.path, entry.own_bytes, (entry.name,), part)
-            command = commands[entry.name]
-            yield StoredFile(
-                *(blob, store.kind.program, True, what, "", command),
-                *(frees[command] if command else 0, entry.used),
-                is_blob=False,
-            )
+        part, what = Part("model"), "Model"
+        if "mmproj" in entry.path.name.casefold():  # its header says whether it is one
+            part = identify(entry.path, check)
+            what = part_text(replace(part, name=""))  # the file itself has the name
+        blob = Blob(entry.path.name, entry.path, entry.own_bytes, (entry.name,), part)
+        command = commands[entry.name]
+        yield StoredFile(
+            *(blob, store.kind.program, True, what, "", command),
+            *(frees[command] if command else 0, entry.used),
+            is_blob=False,
+        )
 
 
 def removals_of(files: Iterable[StoredFile]) -> dict[str, int]:

@@ -514,6 +514,7 @@ class WhyPage(PlannerPage):
         self.figures.row_selected.connect(self._choose_row)
         self.inputs.row_opened.connect(self._follow_input)
         self.search.changed.connect(self._filter)
+        self.search.left_down.connect(self.focusNextChild)  # as Tab, which scrolls it into sight
 
     def show_figure(self, name: str) -> None:
         """Show the formula of a figure, by its place in the plan's JSON."""

@@ -200,6 +200,9 @@ def test_every_figure_has_its_reasons(qtbot: QtBot, panel: Panel) -> None:
     assert "llama.attention.head_count_kv" in str(rows)
     qtbot.keyClicks(why.search.edit, "graph")
     assert 0 < why.figure_model.rowCount() < len(panel.plan().terms)
+    why.search.focus()
+    qtbot.keyClick(why.search.edit, Qt.Key.Key_Down)
+    assert panel.view.window().focusWidget() is why.figures
 
 
 def test_the_reasons_follow_the_settings(panel: Panel) -> None:
