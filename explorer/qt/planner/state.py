@@ -20,6 +20,7 @@ from explorer.hardware.detect import Machine
 from explorer.planner import Device, Hyperparameters
 from explorer.planner import environment as env
 from explorer.planner.attachments import projector_bytes
+from explorer.planner.engines.llama_cpp.refusals import COMPONENTS
 from explorer.planner.inputs import (
     NO_LAYERS,
     PlanInputs,
@@ -142,7 +143,8 @@ def read_model(document: Document) -> PlannedModel:
     model = document.model
     h = header_to_plan(model)
     if not h.block_count:
-        raise PlanError(NO_LAYERS)
+        part = COMPONENTS.get(h.architecture)
+        raise PlanError(NO_LAYERS if part is None else f"it is {part}")
     nbytes = completed(PlanInputs(), model).settings.projector_bytes
     path, whole = document.path, None
     if path.suffix == model.files[0].path.suffix:  # a file, which may be a part

@@ -25,6 +25,7 @@ from tests.helpers.gguf_writer import STRING, GgufFile, TensorSpec
 from tests.helpers.ollama_store import OllamaStore
 from tests.helpers.services import RecordingServices
 from tests.helpers.window import unsafe_characters
+from tests.planner.test_attachments import QWEN, write_projector
 from tests.qt.planner.plan_models import GIB, MemoryNotes, Panel, write_model
 
 
@@ -106,6 +107,15 @@ def test_an_ollama_entry_is_planned_with_its_projector(
     panel.settle()
     assert panel.state.current.result.plan.gpus[0].projector == 1 << 20
     assert panel.body.picture.bars.bars[0].nbytes(Kind.PROJECTOR) == 1 << 20
+
+
+def test_a_projector_says_what_it_is(
+    panel: Panel, load: Callable[[Path], Document], tmp_path: Path
+) -> None:
+    write_projector(tmp_path / "mmproj.gguf", "qwen3vl_merger", **QWEN)
+    panel.view.show_document(load(tmp_path / "mmproj.gguf"))
+    panel.qtbot.waitUntil(panel.view.placeholder.isVisible)
+    assert panel.view.placeholder.sentence.text().startswith("It is a projector (mmproj), which ")
 
 
 def test_a_model_without_hyperparameters_says_why(panel: Panel, hostile: Document) -> None:
