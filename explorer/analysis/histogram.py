@@ -15,16 +15,17 @@ float64, as if numpy had got the same weights as float64; where even that fails 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from explorer.analysis import kernel_api
 from explorer.analysis.kernel_api import PIECE
+from explorer.analysis.moments import RunningMoments
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights import Coded, Span, Values, spans_of
 from explorer.parallel import Check, PerThread, map_in_order, never
@@ -139,10 +140,24 @@ class Binning:
         found = [scale, *outside, steps, shift, near, self.bins, 1]
         return np.array(found, self.edges.dtype)
 
-    def count(self, coded: Coded, counters: Counters) -> None:
-        """Add weights to the counts of parts; those outside of the range are left out."""
+    def count(
+        self, coded: Coded, counters: Counters, numbers: NDArray[np.int64] | None = None
+    ) -> None:
+        """Add weights to the counts of parts; those outside of the range are left out.
+
+        Args:
+            numbers: How often each of them occurs, if not once.
+        """
         room = np.empty(PIECE, np.float32), np.empty(2 * PIECE, np.int32)
-        kernel_api.kernels().count_bins(coded, self.edges, self._geometry, room, counters)
+        binning = self.edges, self._geometry
+        kernel_api.kernels().count_bins(coded, numbers, binning, room, counters)
+
+    def counts(self, counted: Counted) -> NDArray[np.int64]:
+        """Return the counts of parts, int64 [bins * parts]."""
+        counters = self.counters()
+        for values, numbers, *_ in counted.pieces():
+            self.count(Coded.of_values(values), counters, numbers)
+        return counters[1]
 
     def counters(self) -> Counters:
         """Return counts of parts with no weights counted."""
@@ -166,7 +181,7 @@ def _total(all_counters: Sequence[Counters]) -> NDArray[np.int64]:
     return total
 
 
-def _kept(made: list[Made], make: Callable[[], Made]) -> Callable[[], Made]:
+def kept(made: list[Made], make: Callable[[], Made]) -> Callable[[], Made]:
     """Return a function that makes one for each thread, and keeps all of them in the list."""
 
     def make_one() -> Made:
@@ -186,7 +201,7 @@ class RunningCounts:
     def __init__(self, binnings: Sequence[Binning]) -> None:
         self._binnings = binnings
         self._all: list[list[Counters]] = []
-        self._threads = PerThread(_kept(self._all, lambda: [one.counters() for one in binnings]))
+        self._threads = PerThread(kept(self._all, lambda: [one.counters() for one in binnings]))
 
     def add(self, streams: Sequence[Values]) -> None:
         """Count weights, a run of float32 for each binning."""
@@ -205,12 +220,26 @@ class RunningCounts:
         return [_total(of_one) for of_one in zip(*self._all, strict=True)]
 
 
+class Counted(NamedTuple):
+    """Weights of a tensor of which it is known how often each occurs.
+
+    Attributes:
+        moments: Their statistics.
+        scales: Those of the scales of their blocks.
+        pieces: Yields different ones, float32 [n], and how many there are of each, int64 [n].
+    """
+
+    moments: RunningMoments
+    scales: RunningMoments
+    pieces: Callable[[], Iterator[tuple[NDArray[Any], ...]]]
+
+
 class Halves:
     """Numbers of 16 bits so far; any number of threads may count at once."""
 
     def __init__(self) -> None:
         self._all: list[Counters] = []
-        self._threads = PerThread(_kept(self._all, lambda: _counters(kernel_api.HALVES)))
+        self._threads = PerThread(kept(self._all, lambda: _counters(kernel_api.HALVES)))
 
     def add_halves(self, blocks: Blocks) -> None:
         """Count numbers, uint8 [n, 2], little-endian."""
@@ -225,6 +254,8 @@ class Halves:
 class RunningHalves(Halves):
     """Weights of 16 bits so far: all figures follow from how many there are of each number."""
 
+    is_complete = True
+
     def __init__(self, tensor: Tensor) -> None:
         super().__init__()
         bits = np.arange(kernel_api.HALVES, dtype="<u2").view(np.uint8).reshape(-1, 2)
@@ -232,23 +263,21 @@ class RunningHalves(Halves):
         decoder(tensor.type.name)(bits, values)
         self._values = values.reshape(-1)
 
+    def add(self, span: Span, check: Check) -> None:
+        """Count the weights of a span."""
+        for batch in span.batches(check):
+            assert isinstance(batch.stored, np.ndarray)  # blocks of one weight each
+            self.add_halves(batch.stored)
+
     @property
-    def found(self) -> tuple[Values, NDArray[np.int64]]:
-        """The different weights, float32 [n], and how many there are of each, int64 [n]."""
+    def found(self) -> Counted:
+        """What was counted so far; threads at work may have counted more."""
         numbers = self.numbers
         used = np.flatnonzero(numbers)
-        return self._values[used], numbers[used]
-
-    def counts(self, binning: Binning) -> NDArray[np.int64]:
-        """Return the weights by part of a binning, int64 [bins * parts]."""
-        values, numbers = self.found
-        few, many = binning.counters()
-        for bit in reversed(range(int(numbers.max(initial=0)).bit_length())):
-            few[:] = 0
-            many += many
-            binning.count(Coded.of_values(values[numbers >> bit & 1 > 0]), (few, many))
-            many += few
-        return many
+        piece = self._values[used], numbers[used]
+        moments = RunningMoments()
+        moments.add_counted(*piece)
+        return Counted(moments, RunningMoments(), lambda: iter([piece]))
 
 
 def _check_bins(bins: int) -> None:

@@ -25,6 +25,7 @@ from explorer.quantization.jit import (
     decode_piece,
     f32,
     i32,
+    inlined,
     kernel,
     routine,
     u16,
@@ -178,7 +179,97 @@ def count_halves(blocks: Any, few: Any, many: Any) -> None:
 
 
 @kernel
-def count_bins(coded: Any, edges: Any, geometry: Any, room: Any, counters: Any) -> None:
+def find_rows(scales: Any, greatest: Any, table: Any, rows: Any) -> Any:
+    """Find the row of each scale among the known ones, by its bits; a new one gets the next row.
+
+    Args:
+        scales: float32 [n].
+        greatest: What a scale may be, either sign; NaN is never.
+        table: int32 [2^k], a hash table of rows plus 1 with linear probing, 0 where there is none;
+            int64 [2]: how many rows there are, and 32 - k; uint32 [most rows, fewer than 2^k]: the
+            bits of each row's scale.
+        rows: int32 [n], to be filled.
+
+    Returns:
+        Whether there was a row for each.
+    """
+    slots, known, keys = table
+    used, down, mask = known[0], u32(known[1]), u32(slots.size - 1)
+    for g in range(scales.size):
+        bits = bits_of_float32(scales[g])
+        at = u32(bits * u32(0x9E3779B1)) >> down  # Knuth's multiplicative hash
+        found = slots[numba.uintp(at)]
+        while found and keys[found - 1] != bits:
+            at = u32(at + u32(1)) & mask
+            found = slots[numba.uintp(at)]
+        if not found:
+            if used == keys.size or not -greatest <= scales[g] <= greatest:
+                return False
+            keys[used] = bits
+            used += 1
+            found = i32(used)
+            slots[numba.uintp(at)] = found
+            known[0] = used
+        rows[g] = found - 1
+    return True
+
+
+@kernel
+def count_codes(rows: Any, codes: Any, counts: Any) -> None:
+    """Count the codes of groups, uint8 [groups, n], each in its row of uint32 [rows, codes]."""
+    for g in range(codes.shape[0]):
+        row = numba.uintp(rows[g])
+        for i in range(codes.shape[1]):
+            counts[row, numba.uintp(codes[g, i])] += u32(1)
+
+
+@kernel
+def list_levels(order: Any, scales: Any, levels: Any, counts: Any, out: Any) -> Any:
+    """List the weights that occur, of a scale after the other, with the statistics of each scale.
+
+    Args:
+        order: int64 [n]: rows of scales.
+        scales: float32 [rows].
+        levels: float32 [codes]; times each scale it is finite.
+        counts: uint32 [rows, codes].
+        out: To be filled: the weights, float32 [more than n * codes]; how often each occurs, int64
+            of the same length; float64 [n, FIGURES].
+
+    Returns:
+        Number of different weights.
+    """
+    values, numbers, figures = out
+    used = 0
+    for k in range(order.size):
+        row, start = order[k], used
+        for code in range(levels.size):
+            values[used] = scales[row] * levels[code]
+            numbers[used] = counts[row, code]
+            used += counts[row, code] > 0
+        size, zeros, total, least, greatest = 0, 0, 0.0, np.inf, -np.inf
+        for i in range(start, used):
+            x, number = np.float64(values[i]), numbers[i]
+            size += number
+            zeros += number if x == 0 else 0
+            total += number * x
+            least = x if x < least else least
+            greatest = x if x > greatest else greatest
+        mean, m2, m3, m4 = total / size, 0.0, 0.0, 0.0
+        for i in range(start, used):
+            distance = values[i] - mean
+            square = distance * distance
+            weighed = numbers[i] * square
+            m2 += weighed
+            m3 += weighed * distance
+            m4 += weighed * square
+        found = (float(size), float(zeros), least, greatest, mean, m2, m3, m4)
+        for i in range(len(found)):
+            figures[k, i] = found[i]
+    return used
+
+
+@kernel
+def count_bins(coded: Any, numbers: Any, binning: Any, room: Any, counters: Any) -> None:
     """Count weights by bin as `numpy.histogram` does, and by equal parts of each bin.
 
     A weight's place is worked out by one multiplication, which is as good as numpy's division
@@ -186,15 +277,17 @@ def count_bins(coded: Any, edges: Any, geometry: Any, room: Any, counters: Any) 
 
     Args:
         coded: `formats.weights.Coded`; what lies outside the edges, and NaN, is not counted.
-        edges: float32 or float64 [bins + 1], rising; the last bin has its last edge.
-        geometry: In the edges' type: steps of all bins divided by (last edge minus first); how many
-            steps before the first edge, and from there to behind the last, stand for what is
-            outside; steps of a bin; the logarithm to base 2 of those of a part; how near to an edge
-            no step is sure; bins; 1.
+        numbers: int64 [weights]: how often each is counted; None: once.
+        binning: Edges, float32 or float64 [bins + 1], rising; the last bin has its last edge. In
+            their type: steps of all bins divided by (last edge minus first); how many steps before
+            the first edge, and from there to behind the last, stand for what is outside; steps of
+            a bin; the logarithm to base 2 of those of a part; how near to an edge no step is sure;
+            bins; 1.
         room: float32 [PIECE] and int32 [2 * PIECE], to work in.
         counters: uint16 [bins * parts], which are small so that they stay in the cache, and int64
             of the same length: what the former have no room for.
     """
+    edges, geometry = binning
     # Only numbers of the edges' type: with an integer, Numba would compute in float64.
     scale, low, high, one = geometry[0], geometry[1], geometry[2], geometry[7]
     mask, shift, near = i32(geometry[3]) - i32(1), i32(geometry[4]), i32(geometry[5])
@@ -219,7 +312,9 @@ def count_bins(coded: Any, edges: Any, geometry: Any, room: Any, counters: Any) 
         unsure = 0
         for i in range(size):
             place = u32(work[i])
-            if place < places:
+            if place < places and numbers is not None:
+                total[place] += numbers[start + i]
+            elif place < places:
                 more = u16(counts[place] + u16(1))  # `count_up` is a tenth slower here
                 counts[place] = more
                 if more == 0:
@@ -231,18 +326,26 @@ def count_bins(coded: Any, edges: Any, geometry: Any, room: Any, counters: Any) 
             x = piece[work[PIECE + i]] * one
             if not first <= x <= last:
                 continue
-            # the bin is that of numpy.histogram ("Fast algorithm for equal bins")
-            f = ((x - first) / (last - first)) * geometry[6]
-            index = int(f)
-            part = int((f - np.floor(f)) * parts)
-            part = part if part < parts else parts - 1
-            if index >= bins:
-                index, part = bins - 1, parts - 1
-            if x < edges[index]:
-                index, part = index - 1, parts - 1
-            elif x >= edges[index + 1] and index != bins - 1:
-                index, part = index + 1, 0
-            total[index * parts + part] += 1
+            place = _exact_place(x, edges, geometry[6], parts)
+            total[place] += 1 if numbers is None else numbers[start + work[PIECE + i]]
+
+
+@inlined
+def _exact_place(x: Any, edges: Any, wide_bins: Any, parts: Any) -> Any:
+    # the bin is that of numpy.histogram ("Fast algorithm for equal bins")
+    bins = edges.size - 1
+    first, last = edges[0], edges[bins]
+    f = ((x - first) / (last - first)) * wide_bins
+    index = int(f)
+    part = int((f - np.floor(f)) * parts)
+    part = part if part < parts else parts - 1
+    if index >= bins:
+        index, part = bins - 1, parts - 1
+    if x < edges[index]:
+        index, part = index - 1, parts - 1
+    elif x >= edges[index + 1] and index != bins - 1:
+        index, part = index + 1, 0
+    return index * parts + part
 
 
 @kernel

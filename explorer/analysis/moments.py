@@ -105,6 +105,10 @@ class RunningMoments:
         figures[:, FINITE] = numbers[finite]
         figures[:, ZEROS] = np.where(values[finite] == 0, numbers[finite], 0)
         figures[:, [MIN, MAX, MEAN]] = values[finite, None]
+        self.add_figures(figures)
+
+    def add_figures(self, figures: NDArray[np.float64]) -> None:
+        """Add finite weights of which the figures are known, float64 [n, FIGURES]."""
         self._add_figures(_together(figures, len(figures)))
 
     def _count_others(

@@ -6,7 +6,8 @@ bins and parts of bins, of which the percentiles are made. The second time a ten
 from the system's file cache, and decoding it again costs less than anything that would spare it
 (bounds from the scales of all blocks cost as much as their weights).
 
-Weights of 16 bits are walked over once: counted by their bits, which is all that has to be known.
+Weights that have few different values are walked over once, and counted by value, which is all that
+has to be known: those of 16 bits, and those of blocks without minima whose scales recur.
 """
 
 from __future__ import annotations
@@ -20,9 +21,16 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.analysis.blocks import BlockUnpacker, is_quantized, level_error
+from explorer.analysis.blocks import (
+    BlockUnpacker,
+    RunningLevels,
+    is_quantized,
+    level_error,
+    running_levels,
+)
 from explorer.analysis.histogram import (
     Binning,
+    Counted,
     Histogram,
     RunningCounts,
     RunningHalves,
@@ -102,58 +110,69 @@ class GrowingStatistics:
         self._check = check
         self.done = 0
         self._moments = RunningMoments()
-        of_halves = (tensor.type.block_weights, tensor.type.block_bytes) == (1, 2)
-        of_halves &= tensor.companions is None
-        self._halves = RunningHalves(tensor) if of_halves else None
-        self._keys = RunningKeys() if rough and self._halves is None else None
+        self._levels: RunningHalves | RunningLevels | None = None
+        self._counted: Counted | None = None
+        self._keys = RunningKeys() if rough else None
 
     def walk(self) -> Generator[int, None, None]:
-        """Walk over the weights twice; yield `done` now and then.
+        """Walk over the weights once or twice; yield `done` now and then.
 
         Raises:
             FormatError: The file is damaged there.
             SourceError: The file changed since it was opened.
         """
+        with closing(self._walks()) as walks:
+            for done in walks:
+                if done > self.done:  # a walk may have ended early, in vain
+                    self.done = done
+                    yield done
+
+    def _walks(self) -> Generator[int, None, None]:
+        self._levels = running_levels(self._tensor, self._check)
+        yield from self._walk_first()
+        if self._levels is not None and not self._levels.is_complete:
+            self._levels = None
+            yield from self._walk_first()
+        if self._levels is not None:
+            self._counted = self._levels.found
+            self._moments = self._counted.moments
+        yield from self._count()
+
+    def _walk_first(self) -> Generator[int, None, None]:
+        walks = 1 if self._levels is None else 2  # this one stands for both
         spans = spans_of(self._tensor)
-        walks = 1 if self._halves is None else 2  # this one stands for both
         with map_in_order(spans, self._gather, workers=self._workers, check=self._check) as found:
             for span, moments in found:
                 self._moments.combine(moments)
-                self.done = walks * span.stop
-                yield self.done
-        self._moments = self._so_far
-        yield from self._count()
+                yield walks * span.stop
 
     @property
-    def _so_far(self) -> RunningMoments:
-        if self._halves is None:
-            return self._moments
-        moments = RunningMoments()
-        moments.add_counted(*self._halves.found)
-        return moments
+    def _counted_so_far(self) -> Counted | None:
+        return self._levels.found if self._levels and self._counted is None else self._counted
 
     @property
     def moments(self) -> Moments:
         """Statistics of the weights seen in the first walk."""
-        return self._so_far.moments()
+        counted = self._counted_so_far
+        return (self._moments if counted is None else counted.moments).moments()
 
     def rough_histogram(self) -> Histogram:
         """Return an approximate histogram over their range so far, or over the given one."""
-        so_far = self._so_far
+        counted = self._counted_so_far
+        so_far = self._moments if counted is None else counted.moments
         low, high = self._range or (so_far.low, so_far.high)
-        if self._halves is not None:
+        if counted is not None:
             binning = self._given or Binning.of_weights(low, high, self._bins)
-            return binning.histogram(self._halves.counts(binning))
+            return binning.histogram(binning.counts(counted))
         assert self._keys is not None  # asked for at the beginning
         return self._keys.histogram(low, high, self._bins, whole=self._range is None)
 
     def _gather(self, span: Span, check: Check) -> RunningMoments:
         moments = RunningMoments()
+        if self._levels is not None:
+            self._levels.add(span, check)
+            return moments
         for batch in span.batches(check):
-            if self._halves is not None:
-                assert isinstance(batch.stored, np.ndarray)  # blocks of one weight each
-                self._halves.add_halves(batch.stored)
-                continue
             moments.add_batch(batch)
             if self._keys is not None:
                 self._keys.add(batch.coded)
@@ -176,14 +195,15 @@ class GrowingStatistics:
                     scales.add(unpackers.own.scales(batch.stored).scales.reshape(-1))
             return scales
 
-        halves = self._halves
-        spans = spans_of(tensor) if halves is None else iter(())
+        counted = self._counted
+        spans = spans_of(tensor) if counted is None else iter(())
         with map_in_order(spans, count, workers=self._workers, check=self._check) as found:
             for span, more in found:
                 scales.combine(more)
-                self.done = tensor.parameters + span.stop
-                yield self.done
-        totals = counts.totals if halves is None else [halves.counts(one) for one in binnings]
+                yield tensor.parameters + span.stop
+        if counted is not None:
+            scales = counted.scales
+        totals = counts.totals if counted is None else [one.counts(counted) for one in binnings]
         self.statistics = TensorStatistics(
             tensor=tensor.name,
             type=tensor.type.name,

@@ -6,22 +6,25 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from explorer.analysis import TensorStatistics, tensor_statistics
+from explorer.analysis import TensorStatistics, statistics, tensor_statistics
+from explorer.analysis.blocks import RunningLevels, running_levels
 from explorer.analysis.histogram import Histogram
 from explorer.analysis.moments import PERCENTS, Moments
 from explorer.analysis.statistics import GrowingStatistics
 from explorer.errors import FormatError
 from explorer.formats import Tensor, open_model
+from explorer.parallel import never
 from explorer.quantization import TENSOR_TYPES
 from tests.helpers.gguf_writer import GgufFile, TensorSpec
-from tests.helpers.tensors import CountingSource, float_tensor, random_blocks, tensor_of
+from tests.helpers.tensors import HALVES, CountingSource, float_tensor, random_blocks, tensor_of
 from tests.helpers.threads import own_threads
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -101,6 +104,68 @@ def test_statistics_are_numpys(name: str) -> None:
         assert found.nan == np.isnan(weights).sum() > 0
     else:
         _check(found, weights, 100)
+
+
+_RECURRING = np.array([0.01, -0.02, 0.05, 0.0, -0.0, 3e-7, 0.03], "<f2")
+
+
+def _recurring(name: str, count: int, scales: Any = _RECURRING) -> NDArray[np.uint8]:
+    """Return blocks of random codes that have one of a few scales each."""
+    blocks = random_blocks(name, count)
+    for offset in HALVES.get(name, ()):
+        own = np.random.default_rng(1).choice(scales, (count, 1)).astype("<f2")
+        blocks[:, offset : offset + 2] = own.view(np.uint8)
+    return blocks
+
+
+def _walk_twice(tensor: Tensor, monkeypatch: pytest.MonkeyPatch) -> TensorStatistics:
+    with monkeypatch.context() as patch:
+        patch.setattr(statistics, "running_levels", lambda *_: None)
+        return tensor_statistics(tensor, 100)
+
+
+@pytest.mark.parametrize("name", ["Q8_0", "Q4_0", "Q5_0", "IQ4_NL", "IQ4_XS", "TQ2_0", "NVFP4"])
+def test_weights_counted_by_scale_and_code(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = TENSOR_TYPES[name]
+    blocks = _recurring(name, 2_400_000 // kind.block_weights)
+    tensor = tensor_of(name, blocks.tobytes(), (len(blocks), kind.block_weights))
+    assert isinstance(running_levels(tensor, never), RunningLevels)
+    found, twice = tensor_statistics(tensor, 100), _walk_twice(tensor, monkeypatch)
+    _check(found, tensor.dequantize(), 100)
+    assert found.percentiles == twice.percentiles
+    assert found.step_error_rms == pytest.approx(twice.step_error_rms, rel=1e-12)
+    for workers in (2, 5):
+        assert _told(tensor_statistics(tensor, 100, workers=workers)) == _told(found)
+    watched, snapshots = _watch(GrowingStatistics(tensor, 100, rough=True))
+    assert _told(watched) == _told(found)
+    assert snapshots[-1].moments.mean == found.mean
+    np.testing.assert_array_equal(snapshots[-1].histogram.counts, found.histogram.counts)
+
+
+def _told(found: TensorStatistics) -> str:
+    return repr(replace(found, histogram=found.histogram.counts.tolist()))
+
+
+@pytest.mark.parametrize("late", [np.arange(1, 20_000, dtype="<u2").view("<f2"), [np.inf]])
+def test_late_scales_that_are_too_many_or_infinite(
+    late: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 100_000
+    blocks = np.concatenate((_recurring("Q4_0", count), _recurring("Q4_0", count, late)))
+    tensor = tensor_of("Q4_0", blocks.tobytes(), (2 * count, 32))
+    assert isinstance(running_levels(tensor, never), RunningLevels)
+    twice, steps = _walk_twice(tensor, monkeypatch), list[int]()
+    for workers in (1, 3):
+        found = tensor_statistics(tensor, 100, workers=workers, steps=steps.append)
+        assert _told(found) == _told(twice)
+        assert steps == sorted(steps)
+        assert steps.pop() == 2 * tensor.parameters
+        steps.clear()
+
+
+def test_no_more_scales_than_pay() -> None:
+    tensor = tensor_of("Q8_0", random_blocks("Q8_0", 9000).tobytes(), (9000, 32))
+    assert running_levels(tensor, never) is None
 
 
 def test_a_given_range_does_not_change_the_percentiles() -> None:

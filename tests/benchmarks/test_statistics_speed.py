@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 
 from explorer.analysis import tensor_statistics
 from explorer.formats import open_model
-from explorer.quantization import TENSOR_TYPES
+from explorer.quantization import TENSOR_TYPES, quantize
 from tests.benchmarks.report import Report
 from tests.benchmarks.timing import best_seconds
 from tests.helpers.gguf_writer import GgufFile, TensorSpec
-from tests.helpers.tensors import random_blocks
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
 
@@ -30,13 +29,9 @@ _TYPES = ("Q4_K", "Q5_K", "Q6_K", "Q8_0", "IQ4_XS", "BF16")
 
 
 def _write(path: Path, name: str, weights: int) -> Path:
-    kind = TENSOR_TYPES[name]
-    if name == "BF16":  # random bits are NaN, too
-        values = np.random.default_rng(0).normal(0, 0.02, weights).astype("<f4")
-        raw = values.view("<u2")[1::2].tobytes()
-    else:
-        raw = random_blocks(name, weights // kind.block_weights).tobytes()
-    spec = TensorSpec("weights", (4096, weights // 4096), kind.id or 0, raw)
+    values = np.random.default_rng(0).normal(0, 0.02, (weights // 4096, 4096)).astype(np.float32)
+    raw = quantize(values, name).tobytes()  # scales recur as they do in a model
+    spec = TensorSpec("weights", (4096, weights // 4096), TENSOR_TYPES[name].id or 0, raw)
     return GgufFile(tensors=[spec]).write(path)
 
 

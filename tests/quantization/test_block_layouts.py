@@ -88,8 +88,9 @@ def test_parts_make_the_weights_that_the_decoder_gives(name: str) -> None:
     weights = dequantize(blocks, name).reshape(len(blocks), -1)[usual]
     products = np.repeat(scales[usual], parts.weights_per_scale, axis=1).astype(np.float64)
     products *= parts.levels[codes[usual]]
-    if name.startswith("IQ"):
-        assert np.array_equal(products.astype(np.float32), weights)
+    if not parts.has_minimum:  # statistics count scales and codes instead of weights
+        with np.errstate(over="ignore"):
+            assert np.array_equal(products.astype(np.float32), weights)
     made = products.copy()
     if parts.has_minimum:
         made -= np.repeat(minima[usual], parts.weights_per_scale, axis=1)
