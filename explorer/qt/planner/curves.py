@@ -72,14 +72,12 @@ class CurvesPlot(ThemedPlot):
         self._vram = pg.InfiniteLine(angle=0)
         self._vram_name = pg.TextItem(anchor=(0, 1))
         self._usable = pg.InfiniteLine(angle=0)
-        self._usable_name = pg.TextItem(anchor=(0, 0))
         self._trained = pg.InfiniteLine(angle=90)
         self._trained_name = pg.TextItem(anchor=(0, 0))
         self._dot = pg.ScatterPlotItem(size=11)
-        self._marks = (self._line, self._dot, self._usable, self._usable_name)
+        self._marks = (self._line, self._dot, self._usable)
         limits = (self._vram, self._vram_name, self._trained, self._trained_name)
-        for name in (self._vram_name, self._usable_name):
-            name.textItem.document().setDocumentMargin(_EDGE)  # else they would cover their lines
+        self._vram_name.textItem.document().setDocumentMargin(_EDGE)  # else it covers its line
         for item in (*self._marks, *limits):
             item.setZValue(_LINES if isinstance(item, pg.InfiniteLine) else _MARKS)
             item.hide()
@@ -146,10 +144,8 @@ class CurvesPlot(ThemedPlot):
         self._point, self._usable_bytes = (max(place, 1), amount), usable
         self._preview = 0
         self._place_point()
-        words = f"{bytes_text(usable)} less what is reserved"
-        self._usable_name.setText(words)
         self._usable.setVisible(usable > 0)
-        self._usable_name.setVisible(usable > 0)
+        self._name_limits()
         self.setAccessibleDescription(f"{context_text(context)} tokens take {size}")
 
     def _place_point(self) -> None:
@@ -158,9 +154,7 @@ class CurvesPlot(ThemedPlot):
         x, y = math.log2(self._point[0]), self._point[1] / self._unit_bytes
         self._line.setPos(x)
         self._dot.setData([x], [y])
-        limit = self._usable_bytes / self._unit_bytes
-        self._usable.setPos(limit)
-        self._usable_name.setPos(_FIRST_POWER, limit)
+        self._usable.setPos(self._usable_bytes / self._unit_bytes)
 
     def _name_unit(self, power: int) -> None:
         unit, self._unit_bytes = byte_unit(power)
@@ -192,14 +186,12 @@ class CurvesPlot(ThemedPlot):
             self._vram.setPen(colours.pen(warning))
             self._vram_name.setColor(warning)
             self._usable.setPen(colours.pen(warning, style=Qt.PenStyle.DashLine))
-            self._usable_name.setColor(warning)
             ground = QColor(colours.background)
             ground.setAlpha(_COVERS)  # curves that begin higher run behind it
-            for name in (self._vram_name, self._usable_name):
-                name.fill = pg.mkBrush(ground)
+            self._vram_name.fill = pg.mkBrush(ground)
             self._trained.setPen(colours.pen(colours.grid))
             self._trained_name.setColor(colours.muted)
-            for name in (self._vram_name, self._usable_name, self._trained_name):
+            for name in (self._vram_name, self._trained_name):
                 name.setFont(text_font(TextSize.CAPTION))
             self._draw()
 
@@ -290,9 +282,16 @@ class CurvesPlot(ThemedPlot):
     def _draw_vram(self, curves: plan_export.Curves) -> None:
         vram = curves.vram / self._unit_bytes
         self._vram.setPos(vram)
-        words = f"{bytes_text(curves.vram)} free on GPUs"
-        self._vram_name.setText(words)
+        self._name_limits()
         self._vram_name.setPos(float(np.log2(curves.curves[0].contexts[0])), vram)
+
+    def _name_limits(self) -> None:
+        """Name both lines above the upper one: below the other the curves begin."""
+        if self.curves is not None:
+            words = f"{bytes_text(self.curves.vram)} free on GPUs"
+            if self._usable_bytes > 0:
+                words += f", {bytes_text(self._usable_bytes)} less reserve"
+            self._vram_name.setText(words)
 
     def _set_home(self, curves: plan_export.Curves) -> None:
         contexts = curves.curves[0].contexts
