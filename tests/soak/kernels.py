@@ -40,6 +40,7 @@ def compile_all_kernels() -> None:
     for name in rounding.rounding_types():
         for scale_type in AFFINE_SCALES:
             compile_rounding(name, scale_type)
+    compile_rounding("nf4", columns=60)  # what fills no word of codes has a kernel of its own
     values = np.ones(1, np.float32)  # a range that float32 cannot divide has a kernel of its own
     RunningCounts([Binning.of_range(1.0, 1.0 + 2.0**-40, 1)]).add([values])
 
@@ -59,14 +60,15 @@ def compile_analysis(tensor: Tensor) -> None:
     list(picture_errors(MatchedPair(Match(view, view))))
 
 
-def compile_rounding(type_name: str, scale_type: str = "BF16") -> None:
+def compile_rounding(type_name: str, scale_type: str = "BF16", columns: int = 256) -> None:
     """Compile what rounding weights to a type and back needs, with importance and without.
 
     Raises:
         ExplorerError: Weights cannot be rounded to it.
     """
     wanted = rounding.scheme_of(type_name)
-    shape = (1 if wanted is None else 256, 256)  # whole blocks of every type
+    rows = 256 if wanted is not None and columns == 256 else 1
+    shape = rows, columns  # if 256, whole blocks of every type
     whole = None if wanted is None else rounding.whole_finder(wanted, shape).whole()
     rounder = rounding.rounder(type_name, scale_type, shape, whole)
     size = math.prod(shape)
