@@ -580,10 +580,12 @@ class TopBar(QWidget):
         row(*parts, *last, of=self, margins=margins, spacing=Space.TIGHT)
 
     def _show_menu(self, menu: QMenu) -> None:
-        """Show the menu of what can be saved, for Enter to save the first."""
+        """Show the menu of what can be saved, for Enter to save the first, if there is any."""
         menu.popup(self.save.mapToGlobal(self.save.rect().bottomLeft()))
-        entries = (one for one in menu.actions() if one.isEnabled() and not one.isSeparator())
-        menu.setActiveAction(next(entries))
+        for entry in menu.actions():
+            if entry.isEnabled() and not entry.isSeparator():
+                menu.setActiveAction(entry)
+                break
 
     def fill_menus(self, actions: Actions, panels: Panels) -> None:
         """Give the buttons their menus; what is open and in front decides what they hold."""

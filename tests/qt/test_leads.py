@@ -210,6 +210,18 @@ def test_the_menu_save_makes_a_report_of_the_model(
     assert page.startswith("<!DOCTYPE html>")
     assert "output_norm.weight" in page
     assert window.panels.page == "overview"  # success moves nothing
+
+
+def test_the_menu_save_is_shown_where_there_is_nothing_to_save(
+    qtbot: QtBot, window: MainWindow
+) -> None:
+    window.close_document(window.documents[0])
+    wait_idle(qtbot, window)
+    menu = window.top.save.menu()
+    window.actions_.save_shown.trigger()
+    assert menu.actions()[0].text() == "This page has nothing to save"
+    assert menu.activeAction() is None
+    menu.close()
     wait_idle(qtbot, window)
 
 
