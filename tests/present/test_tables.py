@@ -16,6 +16,7 @@ import pytest
 import explorer.present.tables as package
 from explorer.cli import output
 from explorer.present.tables.differences import SizeRow
+from explorer.present.tables.errors import FIGURES
 from explorer.present.tables.table import (
     BITS,
     BYTES,
@@ -152,3 +153,10 @@ def test_a_difference_within_the_errors_is_no_gain(
     assert (row.text(0), row.text(1)) == said[:2]
     assert row.difference.partition(" ")[2] == said[2]
     assert bool(row.tone) == (said[2] != "within the error")
+
+
+def test_a_difference_of_percentages_is_no_share() -> None:
+    row = SizeRow(
+        "relative_rmse", "Relative RMSE", FIGURES["relative_rmse"].kind, (0.0715, 0.0179), -1
+    )
+    assert row.difference == "-5.360 points better"

@@ -130,7 +130,10 @@ class SizeRow:
         verdict = _better_or_worse(self._gain)
         if abs(by) <= sum(self.errors):
             verdict = " within the error"
-        return signed_text(by, self.kind.write) + share + verdict
+        change = signed_text(by, self.kind.write)
+        if change.endswith(" %"):  # else it could be a share of A
+            change = f"{change[:-2]} points"
+        return change + share + verdict
 
     @property
     def tone(self) -> str:
