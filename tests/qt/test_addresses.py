@@ -400,6 +400,7 @@ def test_searches_and_saving_say_what_they_would_fetch(
     assert len(asked) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.network
 def test_pages_of_a_real_model_fetch_what_was_promised(
     qtbot: QtBot, window: MainWindow, web: Web, real_model: Path

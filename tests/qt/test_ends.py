@@ -132,6 +132,7 @@ def test_ctrl_c_ends_a_start_quietly(start: Start, small_path: Path, delay_s: fl
     assert process.returncode == 130
 
 
+@pytest.mark.slow
 def test_what_is_open_is_on_the_disk_some_seconds_later(
     start: Start, small_path: Path, tmp_path: Path
 ) -> None:

@@ -121,15 +121,8 @@ def test_the_checks_find_what_they_should(qtbot: QtBot) -> None:
     assert list(text_faults(scene)) == []
 
 
-_KINDS = (
-    pytest.param("gguf", marks=pytest.mark.slow),
-    pytest.param("llama"),
-    pytest.param("safetensors", marks=pytest.mark.slow),
-    pytest.param("manifest", marks=pytest.mark.slow),
-)
-
-
-@pytest.mark.parametrize("kind", _KINDS)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["gguf", "llama", "safetensors", "manifest"])
 def test_every_view_shows_it_as_text_and_all_that_leaves_the_window_is_harmless(
     *,
     qtbot: QtBot,

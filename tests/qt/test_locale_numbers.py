@@ -82,6 +82,7 @@ def test_it_finds_what_is_ours(window: QMainWindow, qtbot: QtBot) -> None:
     assert {one for one in own_widgets() if isinstance(one, _Own)} == {dialog, inner, other}
 
 
+@pytest.mark.slow
 def test_nothing_is_kept_of_what_is_deleted(window: QMainWindow) -> None:
     def look() -> Counter[str]:
         dialog = _fill(window)

@@ -352,7 +352,8 @@ def test_no_kernel_is_called_by_another() -> None:
     for package in (explorer.analysis, explorer.quantization):
         for module in walk_packages(package.__path__, f"{package.__name__}."):
             import_module(module.name)
-    compiled = [one for one in gc.get_objects() if isinstance(one, Dispatcher)]
+    # by its class: a weak proxy that others left asks what is gone
+    compiled = [one for one in gc.get_objects() if issubclass(type(one), Dispatcher)]
     kernels = [one for one in compiled if isinstance(one._cache, jit._KernelCache)]
     assert len(kernels) > 100
     for function in (one.py_func for one in compiled):

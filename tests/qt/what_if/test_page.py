@@ -461,6 +461,7 @@ def _matrix(path: Path, columns: int = 256) -> Path:
     return GgufFile(tensors=specs).write(path)
 
 
+@pytest.mark.slow
 def test_an_importance_matrix_steers_the_search(opened: Page, tmp_path: Path) -> None:
     plain = {name: line.figure("rmse") for name, line in opened.lines.items()}
     chooser = opened.matrix
