@@ -218,6 +218,7 @@ _PIECES = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @given(st.one_of(st.text(), st.lists(_PIECES, max_size=12).map("".join)))
 def test_any_text_is_a_filter(text: str) -> None:
     parsed = parse_filter(text)

@@ -85,6 +85,7 @@ def end(process: subprocess.Popen[str]) -> str:
     return output.strip()
 
 
+@pytest.mark.slow
 def test_a_session_is_left_and_found_again(
     start: Callable[..., subprocess.Popen[str]], small_path: Path
 ) -> None:

@@ -248,6 +248,7 @@ def test_damaged_machine_code_is_never_run(
     assert folder.read(file.name, kernel_cache.MAX_BYTES)
 
 
+@pytest.mark.slow
 def test_foreign_code_with_a_right_digest_costs_the_cache_and_not_the_call(
     tmp_path: Path, kept: Path
 ) -> None:

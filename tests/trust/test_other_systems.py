@@ -55,6 +55,7 @@ def _run(tmp_path: Path, how: str, *models: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="it has none of them")
 def test_the_core_runs_without_what_windows_or_macos_lack(tmp_path: Path) -> None:
     demo = copy_demo(tmp_path / "demo")

@@ -125,6 +125,7 @@ def test_the_demo_model(
         assert watch.found() == {}
 
 
+@pytest.mark.slow
 def test_a_damaged_model_and_several_tensors(
     qtbot: QtBot, usual: Callable[..., MainWindow], demo_path: Path, tmp_path: Path
 ) -> None:
