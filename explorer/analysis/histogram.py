@@ -221,7 +221,7 @@ class RunningCounts:
 
 
 class Counted(NamedTuple):
-    """Weights of a tensor of which it is known how often each occurs.
+    """A tensor's weights, and how often each occurs.
 
     Attributes:
         moments: Their statistics.

@@ -108,7 +108,7 @@ class RunningMoments:
         self.add_figures(figures)
 
     def add_figures(self, figures: NDArray[np.float64]) -> None:
-        """Add finite weights of which the figures are known, float64 [n, FIGURES]."""
+        """Add finite weights by the figures of each group of them, float64 [n, FIGURES]."""
         self._add_figures(_together(figures, len(figures)))
 
     def _count_others(
