@@ -19,24 +19,6 @@ MODEL_TREE_TEXTS: Final = {
     "damaged, ⚠ what breaks a rule or is refused by llama.cpp.",
     "what": "Type and size of a model or a layer, the type of a tensor, or a count.",
 }
-PANEL_TEXTS: Final = {
-    "library": "The models that other programs have downloaded. F1 explains more.",
-    "overview": "What the model is, and how its bytes are used. F1 explains more.",
-    "metadata": "The named values of the header. F1 explains more.",
-    "tensors": "Every tensor of the model, with filters and sorting. F1 explains more.",
-    "compare": "What two models differ in, and how large their errors are. F1 explains more.",
-    "error_map": "The error of every tensor, by layer and role. F1 explains more.",
-    "error_layers": "The errors over the layers, and sums of them. F1 explains more.",
-    "error_tensors": "The error of every tensor, the worst first. F1 explains more.",
-    "what_if": "What other types and recipes would lose. F1 explains more.",
-    "weights": "The weights of a tensor, and how they are stored. F1 explains more.",
-    "errors": "The error of a tensor by quantization. F1 explains more.",
-    "survey": "All tensors of the model at once, compared with nothing. F1 explains more.",
-    "vocabulary": "The tokens that the model reads and writes. F1 explains more.",
-    "planner": "Whether the model fits into memory, and why. F1 explains more.",
-    "raw": "The bytes of the file, and what they mean. F1 explains more.",
-}
-"""The purpose of each panel, by its object name; for widgets without an explanation."""
 _PICTURE_TEXTS: Final = {
     "segments": "What is shown here: the filled one. Click another one, or use the arrow keys.",
     "types": "What the bytes are spent on: a part of the bar for each type, role or layer.",

@@ -17,6 +17,7 @@ from PySide6.QtCore import QPoint, Signal
 from PySide6.QtGui import QAction, QActionGroup, QIcon, QKeySequence
 from PySide6.QtWidgets import QAbstractItemView, QMainWindow, QMenu, QMenuBar, QWidget
 
+from explorer.present.panels import GROUPS, OF_TENSORS, PANELS
 from explorer.qt.addresses import agrees_to_weights
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, all_cores
@@ -33,10 +34,6 @@ from explorer.text import plain_text, shorten
 Key = QKeySequence.StandardKey
 _ALWAYS: Final = {Key.Quit: ("Ctrl+Q",), Key.ZoomIn: ("Ctrl++", "Ctrl+=")}
 """Keys that some platforms do not count among the standard ones, or not without Shift."""
-
-
-OF_TENSORS: Final = ("weights", "errors", "what_if", "survey", "error_map", "raw", "tensors")
-"""The pages that show something of the selected tensor."""
 
 
 class Actions:
@@ -104,27 +101,11 @@ class Actions:
     def _make_places(self) -> None:
         """Make the commands that show a group of pages, or a page."""
         make = self._make
-        self.groups = {
-            "library": make("&Library", "Alt+1", "Show the downloaded models"),
-            "model": make("&Model", "Alt+2", "Show what the model is"),
-            "weights": make("&Weights", "Alt+3", "Show the weights of the model"),
-            "compare": make("C&ompare", "Alt+4", "Show what quantization lost, and what differs"),
-            "planner": make("&Planner", "Alt+5", "Plan the memory of the model"),
-        }
+        self.groups = {name: make(*group) for name, group in GROUPS.items()}
         self.pages = {
-            "overview": make("&Overview", "Ctrl+1", "Show what the model is"),
-            "metadata": make("Meta&data", "Ctrl+2", "Show the values of the header"),
-            "tensors": make("&Tensors", "Ctrl+3", "Show the table of tensors"),
-            "vocabulary": make("&Vocabulary", "Ctrl+4", "Show the tokens"),
-            "raw": make("&Raw bytes", "Ctrl+5", "Show the bytes of the file"),
-            "weights": make("&Weights of a tensor", "Ctrl+7", "Show weights of a tensor"),
-            "survey": make("&All tensors", "Ctrl+9", "Show all tensors at once"),
-            "compare": make("&Compare two models", "Ctrl+6", "Show two models side by side"),
-            "error_map": make("Errors on a &map", "", "Show the error of every tensor"),
-            "error_layers": make("Errors by &layer", "", "Show the errors over the layers"),
-            "error_tensors": make("Errors of all te&nsors", "", "Show the worst tensors first"),
-            "errors": make("&Errors of a tensor", "Ctrl+8", "Show errors of a tensor"),
-            "what_if": make("What &if?", "", "Show what other types would lose"),
+            name: make(panel.menu, panel.keys, panel.purpose)
+            for name, panel in PANELS.items()
+            if panel.menu
         }
         for kind, places in (("group", self.groups), ("page", self.pages)):
             for name, action in places.items():

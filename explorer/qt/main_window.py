@@ -17,16 +17,9 @@ from explorer.crash_reports import CrashReports
 from explorer.errors import ExplorerError, ManyRequestsError, SeveralModelsError
 from explorer.formats.tensors import Extent
 from explorer.paths import demo_model
+from explorer.present.panels import OF_TENSORS, PANELS, panels_of
 from explorer.present.questions import ATTACHMENTS, FILES, MACHINE, QUANTS, SAVE
-from explorer.present.titles import FULL_TITLES
-from explorer.qt.actions import (
-    OF_TENSORS,
-    Actions,
-    RecentMenu,
-    add_navigation,
-    fill_menu_bar,
-    offer_appearance,
-)
+from explorer.qt.actions import Actions, RecentMenu, add_navigation, fill_menu_bar, offer_appearance
 from explorer.qt.addresses import (
     Addresses,
     TrafficLabel,
@@ -532,9 +525,8 @@ class MainWindow(QtWidgets.QMainWindow):
     def reveal_tensor(self, document: Document, row: int) -> None:
         """Select a tensor in every panel that knows it, and show one of them."""
         self.show_document(document)
-        panels = self.panels
-        panels.selection.select_tensors([row], again=True)
-        panels.show_one_of(panels.tensors, panels.weights, panels.raw, *panels.of_errors)
+        self.panels.selection.select_tensors([row], again=True)
+        self.panels.show_one_of("tensors", "weights", "raw", *panels_of("compare")[1:])
 
     def reveal_layer(self, document: Document, row: int, *, leave_planner: bool = False) -> None:
         """Select the layer of a tensor as a whole, and show it among the others."""
@@ -545,7 +537,7 @@ class MainWindow(QtWidgets.QMainWindow):
         """Select a metadata entry in every panel that knows it, and show one of them."""
         self.show_document(document)
         self.panels.selection.select_key(position, again=True)
-        self.panels.show_one_of(self.panels.metadata, self.panels.raw)
+        self.panels.show_one_of("metadata", "raw")
 
     def _reveal_key_by_name(self, document: Document, key: str) -> None:
         position = key_position(document, key)
@@ -578,7 +570,8 @@ class MainWindow(QtWidgets.QMainWindow):
             else:
                 self.panels.show_page(page)
 
-        kind, titles = quick_open.ResultKind, FULL_TITLES
+        kind = quick_open.ResultKind
+        titles = {name: panel.full_title for name, panel in PANELS.items()}
         names = {title: name for name, title in titles.items()}
         reveal = {kind.KEY: self.reveal_key, kind.TENSOR: self.reveal_tensor}
         reveal[kind.LAYER] = partial(self.reveal_layer, leave_planner=True)

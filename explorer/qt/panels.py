@@ -13,8 +13,7 @@ from PySide6.QtWidgets import QLineEdit, QStackedWidget, QWidget
 
 from explorer.formats.tensors import Extent
 from explorer.parallel import Check
-from explorer.present.explanations import PANEL_TEXTS
-from explorer.present.titles import FULL_TITLES, PANEL_TITLES
+from explorer.present.panels import PANELS, Panel, panels_of
 from explorer.qt.contents.overview import OverviewView
 from explorer.qt.document import Document
 from explorer.qt.machine import PlannedMachine
@@ -51,16 +50,6 @@ PANEL_MODULES: Final = (
 )
 """What is imported when a panel or the guide is first shown, and not before the first paint."""
 
-GROUPS: Final = {
-    "library": ("library",),
-    "model": ("overview", "metadata", "tensors", "vocabulary", "raw"),
-    "weights": ("weights", "survey"),
-    "compare": ("compare", "error_map", "error_layers", "error_tensors", "errors", "what_if"),
-    "planner": ("planner",),
-}
-"""The pages by the groups of the rail, in order."""
-
-
 _MOST_TRIED: Final = 64  # tensors: where these cannot be shown, hardly another can
 
 
@@ -86,20 +75,23 @@ class Pages(QStackedWidget):
         return str(self.currentWidget().objectName())
 
     @property
+    def panel(self) -> Panel:
+        """What the page in front is; of one that is no panel every text is empty."""
+        return PANELS.get(self.page, Panel("", "", ""))
+
+    @property
     def group(self) -> str:
         """The group of the page in front; empty for a page of none."""
-        return next((group for group, pages in GROUPS.items() if self.page in pages), "")
+        return self.panel.group
 
     def pages_of(self, group: str) -> dict[str, str]:
         """Return the titles of a group's pages by their names."""
-        return {name: self._titles[self._place_of(name)] for name in GROUPS[group]}
+        return {name: self._titles[self._place_of(name)] for name in panels_of(group)}
 
     @property
     def titles(self) -> dict[str, str]:
         """Titles of all pages by their names, in order; first the library's."""
-        return {
-            name: self._titles[self._place_of(name)] for pages in GROUPS.values() for name in pages
-        }
+        return {name: self._titles[self._place_of(name)] for name in PANELS}
 
     def show_page(self, name: str) -> None:
         """Bring a page to the front by its name."""
@@ -112,12 +104,12 @@ class Pages(QStackedWidget):
     def show_group(self, group: str) -> None:
         """Bring the page of a group to the front that was there last."""
         if group != self.group:
-            self.show_page(self._last.get(group, GROUPS[group][0]))
+            self.show_page(self._last.get(group, panels_of(group)[0]))
 
-    def show_one_of(self, first: QWidget, *others: QWidget) -> None:
+    def show_one_of(self, first: str, *others: str) -> None:
         """Show `first`, unless one of the others is in front, which shows the same thing."""
-        if self.currentWidget() not in (first, *others):
-            self.setCurrentWidget(first)
+        if self.page not in (first, *others):
+            self.show_page(first)
 
     def _remember_page(self) -> None:
         if self.group:
@@ -176,7 +168,6 @@ class Panels(Pages):
         self.errors = tab("errors", self._make_errors, self._fill_selected)
         self.what_if = tab("what_if", self._make_what_if, self._fill_what_if)
         self.planner = tab("planner", self._make_planner, self._fill_planner)
-        self.of_errors: tuple[QWidget, ...] = (*parts, self.errors, self.what_if)
         self.setCurrentWidget(self.overview)
         for change in (self.currentChanged, self.selection.changed):
             change.connect(self._choose)
@@ -192,7 +183,7 @@ class Panels(Pages):
     def _choose_tensor(self) -> None:
         """Have pages of one tensor show the worst, the last or the largest if none is selected."""
         document = self.selection.document
-        if document is None or self.selection.rows or self.page not in ("weights", "errors"):
+        if document is None or self.selection.rows or not self.panel.of_one_tensor:
             return
         if is_address(document.path):  # what is on the web is fetched when the user chooses it
             return
@@ -235,9 +226,9 @@ class Panels(Pages):
         tab = LazyTab(make, fill, self)
         self.selection.changed.connect(tab.refresh)
         tab.setObjectName(name)
-        tab.setWhatsThis(PANEL_TEXTS[name])
+        tab.setWhatsThis(PANELS[name].explanation)
         self._tabs.append(tab)
-        self.addTab(tab, PANEL_TITLES[name])
+        self.addTab(tab, PANELS[name].title)
         return tab
 
     def set_documents(self, documents: Sequence[Document]) -> None:
@@ -259,8 +250,9 @@ class Panels(Pages):
         from explorer.qt.library.panel import LibraryView  # noqa: PLC0415 - see LazyTab
 
         view = LibraryView(self.app, self._settings, self)
-        pages = (name for group, names in GROUPS.items() if group != "library" for name in names)
-        view.commands.pages = {name: FULL_TITLES[name] for name in pages}
+        view.commands.pages = {
+            name: panel.full_title for name, panel in PANELS.items() if panel.group != "library"
+        }
         self.memory.add_filter("library", view.bar.edit)
         self.machine.look()
         if self.machine.known:
@@ -454,7 +446,7 @@ class Panels(Pages):
         if self.currentWidget() is self.planner and not leave_planner:
             return
         if self.group == "compare" or self.references.chosen is not None:
-            self.show_one_of(self.error_layers, self.error_map)
+            self.show_one_of("error_layers", "error_map")
         else:
             self.setCurrentWidget(self.survey)
             self.survey.widget.show_layers()
@@ -542,7 +534,7 @@ class PanelMemory:
     def show_last_page(self) -> None:
         """Bring the page to the front that was there at the last end."""
         name = self._settings.note("page")
-        if any(name in pages for pages in GROUPS.values()):
+        if name in PANELS:
             self._panels.show_page(name)
 
     def recall(self, document: Document | None) -> None:

@@ -34,12 +34,12 @@ from PySide6.QtWidgets import (
 from explorer.formats import Severity
 from explorer.present.explanations import picture_text
 from explorer.present.model import gravest, mark
+from explorer.present.panels import GROUPS, PANELS
 from explorer.present.tables.facts import FACTS
-from explorer.present.titles import GROUP_TITLES, OF_A_ALONE, PANEL_TITLES
 from explorer.qt.actions import Actions, offer_to_save
 from explorer.qt.document import Document
 from explorer.qt.machine import PlannedMachine
-from explorer.qt.panels import GROUPS, Panels
+from explorer.qt.panels import Panels
 from explorer.qt.services import Services
 from explorer.qt.theme import (
     CORNER,
@@ -375,7 +375,7 @@ class Shell(QWidget):
         self.panels, self.tree = panels, tree
         self._with_tree = {False: True, True: False}  # narrow → shown
         _EnterKey(self)
-        self.rail = Rail(GROUP_TITLES, self)
+        self.rail = Rail({name: group.title for name, group in GROUPS.items()}, self)
         self.head = Head(panels.app, panels.machine, self)
         pages = QWidget(self)
         margins = (Space.PAGE, Space.WIDE, Space.PAGE, Space.NEAR)
@@ -446,8 +446,9 @@ class Shell(QWidget):
         document, rows = self.panels.selection.document, self.panels.selection.rows
         if document is None:
             return ""
+        panel = self.panels.panel
         parts = [_with_type(document)]
-        if self.panels.page in {"weights", "errors"} and rows:
+        if panel.of_one_tensor and rows:
             tensor = document.model.tensors.rows[rows[0]]
             parts += [tensor.name, tensor.type.name, shape_text(tensor.shape)]
         references, count = self.panels.references, document.facts.parameters
@@ -456,13 +457,13 @@ class Shell(QWidget):
             way = "compared with" if isinstance(chosen, Document) else "rounded to"
             if other is not None and other is not chosen:
                 parts[0] = f"A: {_with_type(document)}"
-                if self.panels.page not in OF_A_ALONE:
+                if not panel.of_a_alone:
                     parts.append(f"B: {_with_type(other)}")
                 elif isinstance(chosen, Document):
                     way = "against the original"
             name = _with_type(chosen) if isinstance(chosen, Document) else chosen.type_name
             parts.append(f"{way} {name}")
-        if self.panels.page not in {"weights", "errors"} and count:
+        if not panel.of_one_tensor and count:
             parts.append(f"n = {count_text(count)} weights")
         return "   ·   ".join(map(plain_text, parts))
 
@@ -470,12 +471,12 @@ class Shell(QWidget):
         selection, group = self.panels.selection, self.panels.group
         document = selection.document
         if group == "library":
-            self.head.show_place("", PANEL_TITLES["library"], ())
+            self.head.show_place("", PANELS["library"].title, ())
         elif document is None:
             page = self.panels.page
             title = "Start" if page == "overview" else self.panels.titles[page]
             self.head.show_place("", title, ())
-        elif self.panels.page in ("weights", "errors") and selection.rows:
+        elif self.panels.panel.of_one_tensor and selection.rows:
             title, chips = _tensor_place(document, selection.rows)
             self.head.show_place(document.title, title, chips, str(document.path))
         else:

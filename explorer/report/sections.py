@@ -30,6 +30,7 @@ from explorer.present import survey as survey_texts
 from explorer.present.colours import MEMORY_COLOURS, Pattern, type_colour, type_pattern
 from explorer.present.errors import Side, headline
 from explorer.present.explanations import ABOUT_ERRORS
+from explorer.present.panels import WORST_TENSORS
 from explorer.present.plan import Kind
 from explorer.present.quantization import DeclaredQuantization, declared_quantization
 from explorer.present.speed import speed_here
@@ -43,7 +44,6 @@ from explorer.present.tables.quantization import declared_table
 from explorer.present.tables.recipes import FITS, MIX
 from explorer.present.tables.statistics import SURVEYED, bin_table, figures_of_all
 from explorer.present.tables.survey import map_table, ranked_table, sums_table
-from explorer.present.titles import WORST_TENSORS
 from explorer.report import svg
 from explorer.report.gather import ComparedModel, PlannedCase, ReportData, ReportTensor
 from explorer.report.privacy import (

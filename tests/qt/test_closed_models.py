@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from explorer.errors import ExplorerError
-from explorer.present.titles import TYPES, WORST_TENSORS
+from explorer.present.panels import TYPES, WORST_TENSORS
 from explorer.qt.document import Document
 from explorer.qt.main_window import MainWindow
 from explorer.qt.references import Rounding

@@ -10,7 +10,8 @@ from PySide6.QtGui import QKeySequence
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
-from explorer.qt.help.guide import KEYS_PAGE, PANEL_KEYS, TOPICS, HelpWindow, command_keys
+from explorer.present.panels import guide_page
+from explorer.qt.help.guide import KEYS_PAGE, PANEL_KEYS, HelpWindow, command_keys
 from explorer.qt.main_window import MainWindow
 from explorer.qt.settings import Settings
 
@@ -44,7 +45,7 @@ def test_each_panel_has_a_page_that_ends_with_its_keys(window: MainWindow) -> No
     for name in names:
         window.help.show_guide(name)
         text = guide_of(window).text.toPlainText()
-        assert guide_of(window).page == TOPICS.get(name, name)
+        assert guide_of(window).page == guide_page(name)
         for what, keys in (*PANEL_KEYS[name].items(), *command_keys(window.actions()).items()):
             assert what in text, name
             assert keys in text, name

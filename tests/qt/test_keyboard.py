@@ -24,10 +24,9 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 
 from explorer.planner import Device
-from explorer.present.titles import WORST_TENSORS
+from explorer.present.panels import GROUPS, WORST_TENSORS, panels_of
 from explorer.qt import main_window
 from explorer.qt.main_window import MainWindow
-from explorer.qt.panels import GROUPS
 from explorer.qt.planner.controls import StopSlider
 from explorer.qt.planner.devices import MachineDialog
 from explorer.qt.planner.picture import LayerStrip, MemoryBars
@@ -80,7 +79,7 @@ class Hands:
 
     def panel(self, name: str) -> None:
         """Show a page: Ctrl and its number, or Alt and that of its group."""
-        pages = [*GROUPS["model"], "compare", "weights", "errors", "survey"]
+        pages = [*panels_of("model"), "compare", "weights", "errors", "survey"]
         group = name not in pages
         number = 1 + (list(GROUPS) if group else pages).index(name)
         modifier = _MOD.AltModifier if group else _MOD.ControlModifier

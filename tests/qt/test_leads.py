@@ -12,7 +12,7 @@ from PySide6.QtGui import QAction, QClipboard
 from PySide6.QtWidgets import QAbstractItemView, QFileDialog, QMenu
 from pytestqt.qtbot import QtBot
 
-from explorer.present.titles import PANEL_TITLES
+from explorer.present.panels import PANELS
 from explorer.qt.main_window import MainWindow
 from explorer.qt.quick_open import QuickOpen
 from explorer.qt.references import Rounding
@@ -69,7 +69,7 @@ def test_a_tensor_of_the_table_leads_to_weights_errors_and_bytes(
     for title, page in (
         ("Weights of a tensor", "weights"),
         ("Errors of a tensor", "errors"),
-        (PANEL_TITLES["survey"], "survey"),
+        (PANELS["survey"].title, "survey"),
         ("Raw bytes", "raw"),
         ("Planner", "planner"),
     ):
@@ -98,7 +98,7 @@ def test_the_menu_of_a_model_leads_to_its_pages(qtbot: QtBot, window: MainWindow
     window.panels.show_page("weights")
     wait_idle(qtbot, window)
     menu = right_click(qtbot, window.open_models.tree, 0)
-    assert {"Overview", "Metadata", PANEL_TITLES["survey"]} <= {*titles_below(menu, "Show in")}
+    assert {"Overview", "Metadata", PANELS["survey"].title} <= {*titles_below(menu, "Show in")}
     choose(menu, "Show in", "Overview")
     assert window.panels.page == "overview"
 

@@ -13,13 +13,13 @@ from PySide6.QtGui import QDropEvent
 from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
+from explorer.present.panels import GROUPS, panels_of
 from explorer.qt.app import _open_first
 from explorer.qt.document import Document
 from explorer.qt.help.guide import KEYS_PAGE
 from explorer.qt.library.commands import VersionsDialog
 from explorer.qt.machine import PlannedMachine
 from explorer.qt.main_window import MainWindow, take_first_size
-from explorer.qt.panels import GROUPS
 from explorer.qt.planner.devices import CatalogueDialog, MachineDialog
 from explorer.qt.quick_open import QuickOpen
 from explorer.qt.settings import Settings
@@ -64,7 +64,7 @@ def tree_text(window: MainWindow) -> str:
 def test_numbers_choose_groups_and_pages(qtbot: QtBot, window: MainWindow) -> None:
     window.resize(1280, 800)  # in a narrow window the tree hides itself
     qtbot.waitUntil(window.open_models.isVisible)
-    pages = (*GROUPS["model"], "compare", "weights", "errors", "survey")
+    pages = (*panels_of("model"), "compare", "weights", "errors", "survey")
     for number, page in enumerate(pages, 1):
         qtbot.keyClick(window, Qt.Key(Qt.Key.Key_0 + number), CONTROL)
         assert window.panels.page == page
@@ -85,8 +85,8 @@ def test_rail_and_head_choose_what_is_in_front(qtbot: QtBot, window: MainWindow)
             shell.rail, Qt.MouseButton.LeftButton, pos=shell.rail.tabRect(place).center()
         )
         assert window.panels.group == group
-        assert shell.head.pages.isVisible() is (len(GROUPS[group]) > 1)
-        for number, page in enumerate(GROUPS[group] if len(GROUPS[group]) > 1 else ()):
+        assert shell.head.pages.isVisible() is (len(panels_of(group)) > 1)
+        for number, page in enumerate(panels_of(group) if len(panels_of(group)) > 1 else ()):
             middle = shell.head.pages.tabRect(number).center()
             qtbot.mouseClick(shell.head.pages, Qt.MouseButton.LeftButton, pos=middle)
             assert window.panels.page == page

@@ -28,7 +28,7 @@ from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
 from explorer import model_files
-from explorer.present.titles import PANEL_TITLES
+from explorer.present.panels import PANELS
 from explorer.qt import actions
 from explorer.qt.main_window import MainWindow
 from explorer.qt.references import Rounding
@@ -173,7 +173,7 @@ def test_nothing_that_the_window_saves_replaces_a_file_of_a_model(
             _close_popups()
         settle(qtbot, window)
     assert {
-        PANEL_TITLES[name] for name in ("metadata", "tensors", "weights", "errors", "survey")
+        PANELS[name].title for name in ("metadata", "tensors", "weights", "errors", "survey")
     } <= saving_pages
     for command in list(_actions(window.top.menus.actions())):
         if isValid(command) and command not in {window.actions_.quit, window.actions_.close_model}:

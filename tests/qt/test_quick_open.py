@@ -16,10 +16,10 @@ from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
 from explorer.formats.tensors import natural_key
+from explorer.present.panels import PANELS
 from explorer.present.questions import ATTACHMENTS, FILES, MACHINE, QUANTS, QUESTIONS, SAVE
 from explorer.qt.document import Document
 from explorer.qt.jobs import Cancelled, JobRunner
-from explorer.qt.panels import GROUPS
 from explorer.qt.quick_open import (
     MOST_FOUND,
     Entry,
@@ -129,8 +129,7 @@ def test_commands_are_found_in_peoples_words() -> None:
 
 
 def test_every_question_leads_to_a_page() -> None:
-    pages = {page for group in GROUPS.values() for page in group}
-    assert {one.page for one in QUESTIONS} <= {*pages, ATTACHMENTS, FILES, MACHINE, QUANTS, SAVE}
+    assert {one.page for one in QUESTIONS} <= {*PANELS, ATTACHMENTS, FILES, MACHINE, QUANTS, SAVE}
 
 
 def type_text(qtbot: QtBot, dialog: QuickOpen, text: str, count: int) -> None:

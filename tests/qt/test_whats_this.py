@@ -17,6 +17,7 @@ from explorer.planner import Device, Hyperparameters, Settings, plan
 from explorer.planner.engines.registry import engines_for
 from explorer.planner.plans import Plan
 from explorer.present import explanations
+from explorer.present.panels import PANELS
 from explorer.present.tables.survey import METRICS
 from explorer.present.tables.table import PLACE, Column, Table
 from explorer.qt.help.menu import explain_focus
@@ -78,6 +79,7 @@ def all_texts() -> list[str]:
     """Return every text of the program that says what something means."""
     dictionaries = [table for name, table in vars(explanations).items() if name.endswith("_TEXTS")]
     found = [text for texts in dictionaries for text in texts.values()]
+    found += [panel.explanation for panel in PANELS.values()]
     found += [column.tip for _, table in tables() for column in table if column.tip]
     return [*found, *(metric.tip for metric in METRICS)]
 
@@ -89,7 +91,7 @@ def test_the_texts_are_sentences_of_plain_text() -> None:
         assert text == text.strip()
         assert text[:1].isupper()
         assert not GuiQt.mightBeRichText(text)
-    assert len({explanations.picture_text("map"), *explanations.PANEL_TEXTS.values()}) == 16
+    assert len({panel.explanation for panel in PANELS.values()}) == len(PANELS)
 
 
 # what the offscreen platform cannot do for a pop-up
@@ -145,7 +147,7 @@ def test_the_keyboard_explains_the_current_cell_or_else_the_panel(
     QWhatsThis.hideText()
     assert said == table.model().headerData(3, ACROSS, Qt.ItemDataRole.WhatsThisRole) != ""
     window.panels.tensors.widget.bar.edit.setFocus()
-    assert explain_focus() == explanations.PANEL_TEXTS["tensors"]
+    assert explain_focus() == PANELS["tensors"].explanation
     QWhatsThis.hideText()
     window.setFocus()
     qtbot.waitUntil(lambda: not popups())

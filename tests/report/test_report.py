@@ -16,8 +16,8 @@ from explorer.planner import Host
 from explorer.present.attachments import measure_updates
 from explorer.present.colours import Pattern
 from explorer.present.explanations import ABOUT_ERRORS
+from explorer.present.panels import WORST_TENSORS
 from explorer.present.tables.attachments import UPDATES
-from explorer.present.titles import WORST_TENSORS
 from explorer.report.gather import PlanTarget, ReportData, gather, plan_targets
 from explorer.report.sections import most_interesting, rank, relative_step, report_html
 from tests.analysis.test_importance import legacy

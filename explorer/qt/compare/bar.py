@@ -9,7 +9,7 @@ from typing import Final
 from PySide6 import QtWidgets
 from PySide6.QtGui import QPalette
 
-from explorer.present.titles import OF_A_ALONE
+from explorer.present.panels import PANELS
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobSlot
 from explorer.qt.references import (
@@ -30,7 +30,6 @@ from explorer.qt.widgets.building import LINE, NOTE, column, row
 from explorer.qt.widgets.labels import plain_label
 from explorer.text import plain_text
 
-_OWN_READING: Final = frozenset({"errors", "what_if"})
 """Pages that read what they show, and say so themselves."""
 _SCOPE: Final = (
     "This page shows A against the original; swap A and B to see the other. Summary and Tensors "
@@ -182,11 +181,11 @@ class CompareBar(QtWidgets.QWidget):
 
     def show_for(self, page: str) -> None:
         """Show what a page of the group needs; look for the original."""
-        self.survey.setVisible(page not in _OWN_READING)
+        self.survey.setVisible(not PANELS[page].reads_itself)
         self._show_scope(page)
         self.finder.look()
 
     def _show_scope(self, page: str) -> None:
         self.swap.setEnabled(self.references.other is not None)
         both = self.references.against_original is not None
-        self.scope.setVisible(both and page in OF_A_ALONE)
+        self.scope.setVisible(both and PANELS[page].of_a_alone)

@@ -17,7 +17,7 @@ from PySide6.QtCore import QEvent, QRegularExpression, QSize, Qt, QUrl
 from PySide6.QtGui import QAction, QKeySequence
 
 from explorer.paths import resource
-from explorer.present.titles import WORST_TENSORS
+from explorer.present.panels import PANELS, WORST_TENSORS, guide_page
 from explorer.qt.theme import Space
 from explorer.qt.widgets.building import LINE, column, row
 from explorer.qt.widgets.painting import stand_on_page
@@ -30,9 +30,6 @@ ORDER: Final = (
     *("words", "never"),
 )
 """The pages, in the order of reading."""
-
-TOPICS: Final = dict.fromkeys(("error_map", "error_layers", "error_tensors"), "compare")
-"""The pages of panels that have none of their own name."""
 
 KEYS_PAGE: Final = "keys"
 """Name of the page that lists all keys; it is made from the commands."""
@@ -267,7 +264,7 @@ def with_keys(page: Page, commands: Mapping[str, str]) -> str:
     found = {
         what: keys
         for name, own in PANEL_KEYS.items()
-        if TOPICS.get(name, name) == page.name
+        if guide_page(name) == page.name
         for what, keys in own.items()
     }
     if page.name not in PANEL_KEYS:
@@ -276,10 +273,10 @@ def with_keys(page: Page, commands: Mapping[str, str]) -> str:
     return f"{page.text.rstrip()}\n\n{_tables(parts)}"
 
 
-def keys_page(commands: Mapping[str, str], titles: Mapping[str, str]) -> Page:
-    """Return the page that lists all keys; `titles` are the panels', by their object names."""
+def keys_page(commands: Mapping[str, str]) -> Page:
+    """Return the page that lists all keys."""
     parts = {"Everywhere": commands, "This guide": _GUIDE}
-    parts |= {titles[name].translate(_MARKUP): keys for name, keys in PANEL_KEYS.items()}
+    parts |= {PANELS[name].full_title.translate(_MARKUP): keys for name, keys in PANEL_KEYS.items()}
     return page_of(KEYS_PAGE, f"# Keyboard shortcuts\n\n{_tables(parts)}")
 
 

@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, QPoint, Qt
 from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent
 
 from explorer import __version__
-from explorer.present.titles import FULL_TITLES
+from explorer.present.panels import guide_page
 from explorer.qt.actions import Actions
 from explorer.qt.panels import Panels
 from explorer.qt.settings import Settings
@@ -46,9 +46,7 @@ class Help(QObject):
     def show_guide(self, name: str) -> None:
         if self.guide is None:
             self.guide = self._make_guide()
-        from explorer.qt.help.guide import TOPICS  # noqa: PLC0415 - as above
-
-        self.guide.open_page(TOPICS.get(name, name))
+        self.guide.open_page(guide_page(name))
         self.guide.show()
         self.guide.activateWindow()
 
@@ -76,7 +74,7 @@ class Help(QObject):
 
         settings = self._settings
         commands = guides.command_keys(self._window.actions())
-        pages = [*guides.load_guide(), guides.keys_page(commands, FULL_TITLES)]
+        pages = [*guides.load_guide(), guides.keys_page(commands)]
         made = guides.HelpWindow(pages, lambda page: guides.with_keys(page, commands), self._window)
         made.restoreGeometry(settings.layout("help"))
         made.splitter.restoreState(settings.layout("help_splitter"))

@@ -10,9 +10,9 @@ from PySide6.QtWidgets import QCheckBox, QComboBox, QWidget
 
 from explorer.analysis.columns import Source
 from explorer.present.errors import NO_MATRIX
+from explorer.present.panels import WORST_TENSORS
 from explorer.present.survey import to_read_text
 from explorer.present.tables.survey import METRICS, Metric
-from explorer.present.titles import WORST_TENSORS
 from explorer.qt.jobs import all_cores
 from explorer.qt.survey.map_paint import Scale
 from explorer.qt.survey.session import SurveySession, SurveyState

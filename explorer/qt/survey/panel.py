@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QBoxLayout, QPushButton, QWidget
 
 from explorer.analysis.columns import Known, percentiles_within, shares
 from explorer.formats.tensor_filter import parse_filter
+from explorer.present.panels import PANELS, TYPES, WORST_TENSORS
 from explorer.present.tables.differences import SIDES, loss_tone
 from explorer.present.tables.survey import (
     EXTREMES,
@@ -24,7 +25,6 @@ from explorer.present.tables.survey import (
 )
 from explorer.present.tables.table import Column, Table
 from explorer.present.tables.tensors import TENSOR_FILTER, tensor_table
-from explorer.present.titles import PANEL_TITLES, TYPES, WORST_TENSORS
 from explorer.qt.document import Document
 from explorer.qt.pages.attached import AttachedPage
 from explorer.qt.pages.type_mix import TypeMixPage
@@ -399,7 +399,7 @@ class PartPanel(SessionPanel):
     """
 
     def __init__(self, app: Services, session: SurveySession, name: str) -> None:
-        super().__init__(app, session, PANEL_TITLES[name])
+        super().__init__(app, session, PANELS[name].title)
         self.part = self._make(name)
         column((self.part, 1), of=self.content)
         self.refresh()
@@ -436,7 +436,7 @@ class SurveyView(SessionPanel):
         self, app: Services, references: References, parent: QWidget | None = None
     ) -> None:
         session = SurveySession(app, references)
-        super().__init__(app, session, PANEL_TITLES["survey"], parent)
+        super().__init__(app, session, PANELS["survey"].title, parent)
         session.setParent(self)
         self.bar = SurveyBar(session, self)
         self.begin_tabs("Views of the model", self.bar)

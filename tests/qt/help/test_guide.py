@@ -21,12 +21,10 @@ from explorer.formats.columns import tensor_arrays
 from explorer.formats.tensor_filter import parse_filter
 from explorer.formats.vocabulary import read_vocabulary
 from explorer.paths import resource
-from explorer.present.explanations import PANEL_TEXTS
+from explorer.present.panels import PANELS, guide_page
 from explorer.qt.help.guide import (
     KEYS_PAGE,
     ORDER,
-    PANEL_KEYS,
-    TOPICS,
     HelpWindow,
     Page,
     Place,
@@ -73,7 +71,7 @@ def test_the_guide_is_shipped() -> None:
 
 
 def test_every_panel_has_a_page() -> None:
-    assert {TOPICS.get(name, name) for name in PANEL_TEXTS} <= set(PAGES)
+    assert {*map(guide_page, PANELS)} <= set(PAGES)
 
 
 @pytest.mark.parametrize("name", ORDER)
@@ -198,8 +196,7 @@ COMMANDS = {"Find | *everything*": "Ctrl+|"}
 
 
 def pages() -> list[Page]:
-    titles = dict.fromkeys(PANEL_KEYS, "Panel")
-    return [*load_guide(), keys_page(COMMANDS, titles)]
+    return [*load_guide(), keys_page(COMMANDS)]
 
 
 @pytest.fixture
