@@ -43,7 +43,7 @@ def histogram_sentence(
 
 
 def curves_sentence(curves: Curves) -> str:
-    """Say what each curve begins and ends with, and up to where everything fits on GPUs."""
+    """Say what each curve begins and ends with, and up to where everything fits."""
     parts = []
     for curve in curves.curves:
         known = np.flatnonzero(curve.totals >= 0)
@@ -57,7 +57,7 @@ def curves_sentence(curves: Curves) -> str:
         fits = ""
         if fitting.size and (last := fitting[-1]) != known[-1]:
             fits, not_at = (curves.axis.text(int(n)) for n in curve.contexts[last : last + 2])
-            fits = f", on GPUs at {fits}, no longer at {not_at}"
+            fits = f", {curves.where[0]} at {fits}, no longer at {not_at}"
         parts.append(f"{plain_text(curve.cache_type)} from {ends[0]} to {ends[1]}{fits}")
     return sentence(parts, curves.kind.title)
 

@@ -315,7 +315,7 @@ class Curve:
     contexts: NDArray[np.int64]  # tokens, or numbers of another axis, int64 [n], rising
     # bytes in all, as `plan` gives them, or what is counted; int64 [n]; -1 where there is no plan
     totals: NDArray[np.int64]
-    fits: NDArray[np.bool_]  # whether all layers are on GPUs with room for them, bool [n]
+    fits: NDArray[np.bool_]  # whether it is as `Curves.where` says, bool [n]
 
 
 @dataclass(frozen=True)
@@ -323,12 +323,21 @@ class Curves:
     """The curves of one model and machine, and the free bytes of all its GPUs."""
 
     curves: tuple[Curve, ...]
-    vram: int  # 0 where no memory is shown
+    vram: int  # 0 where no memory is shown, or there are no GPUs
     kind: CurveKind = MEMORY
 
     @property
     def axis(self) -> Axis:
         return AXES[self.kind.along]
+
+    @property
+    def where(self) -> tuple[str, str]:
+        """What solid lines mean, and what the others do."""
+        if self.kind.figure != "total":
+            return "it starts", "it does not"
+        if self.vram:
+            return "all layers fit on GPUs", "they do not"
+        return "main memory holds it all", "it does not"
 
     def text(self, amount: int) -> str:
         """Return the text of what a curve has at a place."""
@@ -362,7 +371,10 @@ def curves_key(
 
 
 def _is_whole(plan: Plan | None) -> bool:
-    return plan is not None and plan.fully_offloaded and plan.verdict.level is Level.FITS
+    """Return whether GPUs hold all layers; where there are none, whether main memory does."""
+    if plan is None or plan.verdict.level is not Level.FITS:
+        return False
+    return plan.fully_offloaded or not plan.request.devices
 
 
 def make_curves(  # noqa: PLR0913, PLR0917 - as `plan_result` has them
@@ -418,7 +430,7 @@ def _memory_curve(
         if plan is not None and not one.like:
             like = str(plan.used("kv_cache_type"))
         whole = _is_whole(plan)
-        if plan is not None and is_hopeful and not whole:
+        if plan is not None and is_hopeful and not whole and plan.request.devices:
             # as the largest context is found, with all layers asked onto GPUs
             forced = plan.engine.all_on_gpus(plan.request)
             whole = bool(forced) and _is_whole(plan_of(asked.with_settings(**forced)))

@@ -38,8 +38,8 @@ def test_curves_say_their_ends_and_how_far_the_gpus_reach() -> None:
         2 * MIB,
     )
     assert curves_sentence(curves) == (
-        f"{MEMORY.title}: f16 from 1.00 MiB at 512 to 4.00 MiB at 2k, on GPUs at 1k, no "
-        "longer at 2k; q8_0 from 3.00 MiB at 512 to 3.00 MiB at 512."
+        f"{MEMORY.title}: f16 from 1.00 MiB at 512 to 4.00 MiB at 2k, all layers fit on "
+        "GPUs at 1k, no longer at 2k; q8_0 from 3.00 MiB at 512 to 3.00 MiB at 512."
     )
 
 

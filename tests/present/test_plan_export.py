@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from explorer.formats import open_model
-from explorer.planner import Device, Hyperparameters, Settings
+from explorer.planner import Device, Host, Hyperparameters, Settings
 from explorer.planner.advice import solve
 from explorer.planner.devices import parse_gpu
 from explorer.planner.engines.llama_cpp.engine import LLAMA_CPP
@@ -97,14 +97,20 @@ def test_a_curve_fits_only_where_there_is_room(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("free", [5, 6.3, 8])
-def test_a_curve_is_solid_up_to_the_largest_context(tmp_path: Path, free: float) -> None:
+@pytest.mark.parametrize("has_gpu", [True, False])
+def test_a_curve_is_solid_up_to_the_largest_context(
+    tmp_path: Path, free: float, *, has_gpu: bool
+) -> None:
     with open_model(Shape().write(tmp_path / "eight.gguf")) as model:
         h = Hyperparameters.from_model(model)
-    device = Device("0", "CUDA", int(free * (1 << 30)))
-    inputs = PlanInputs(devices=(device,))
-    answer = solve("context", PlanRequest(h, inputs.settings, (device,), None, {}), LLAMA_CPP)
+    nbytes = int(free * (1 << 30))
+    devices = (Device("0", "CUDA", nbytes),) if has_gpu else ()
+    host = None if has_gpu else Host(nbytes, total=nbytes)
+    inputs = PlanInputs(devices=devices, host=host)
+    answer = solve("context", PlanRequest(h, inputs.settings, devices, host, {}), LLAMA_CPP)
     assert isinstance(answer.value, int)
     curves = make_curves(h, inputs, {}, lambda: None, 131_072)
+    assert curves.where[0] == ("all layers fit on GPUs" if has_gpu else "main memory holds it all")
     f16 = next(curve for curve in curves.curves if curve.cache_type == "f16")
     assert f16.fits.tolist() == (f16.contexts <= answer.value).tolist()
 

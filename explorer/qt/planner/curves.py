@@ -48,7 +48,7 @@ _MOST_NAMED: Final = 8  # places below curves that have names beside one another
 
 
 class CurvesPlot(ThemedPlot):
-    """Curves on a logarithmic axis; solid where all layers fit on GPUs, else dotted.
+    """Curves on a logarithmic axis; solid where everything fits, else dotted.
 
     Signals:
         previewed: A place was clicked; the context of the nearest stop, or what is below it.
@@ -354,12 +354,9 @@ _COUNTED: Final = {"tokens": ("1,000 tokens", 1000), "requests": ("Requests", 1)
 """What is counted → what stands beside it, and its unit."""
 
 _COUNTED_HINT: Final = (
-    "Solid: it starts. Dotted: it does not. “At least” is with the highest peak that vLLM may "
-    "measure, “at most” with the lowest."
+    "“At least” is with the highest peak that vLLM may measure, “at most” with the lowest."
 )
-_HINT: Final = (
-    "Solid: all layers fit on GPUs. Dotted: they do not. Click to see what a context takes."
-)
+_HINT: Final = "Click to see what a context takes."
 _NO_CURVES: Final = "Without a plan there are no curves."
 
 
@@ -386,7 +383,7 @@ class CurvesPage(PlannerPage):
         self._wanted: object = None
         self._export = PlotExport(app, self)
         self.setAccessibleName("Curves")
-        hint = self.hint = QLabel(_HINT, self, wordWrap=True)
+        hint = self.hint = QLabel("", self, wordWrap=True)
         hint.setMinimumHeight(2 * self.fontMetrics().lineSpacing())  # a preview has two lines
         self.saving = picture_buttons(self, self.plot.copy_requested, self.ask_export)
         line = row((hint, 1), *self.plot.zoom_buttons(self), *self.saving, margins=NOTE)
@@ -433,8 +430,12 @@ class CurvesPage(PlannerPage):
         super().follow(current)
 
     def _say(self) -> None:
-        counted = self.curves is not None and self.curves.kind.figure in _COUNTED
-        self.hint.setText(_COUNTED_HINT if counted else _HINT)
+        if self.curves is None:
+            self.hint.clear()
+            return
+        solid, dotted = self.curves.where
+        hint = _COUNTED_HINT if self.curves.kind.figure in _COUNTED else _HINT
+        self.hint.setText(f"Solid: {solid}. Dotted: {dotted}. {hint}")
 
     def refresh(self) -> None:
         """Show the curves of the current inputs, and make them if they are not kept."""
@@ -446,7 +447,8 @@ class CurvesPage(PlannerPage):
         refused = current.result is not None and current.plan is None
         for part in (self.plot, *self.saving):
             part.setVisible(not refused)
-        self.hint.setText(_NO_CURVES if refused else _HINT)
+        if refused:
+            self.hint.setText(_NO_CURVES)
         request = self.state.request
         if model is None or refused or request is None:
             self._wanted = None
