@@ -5,6 +5,7 @@ Peer and program run in the same process, one after the other, on the same file 
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -29,14 +30,14 @@ def test_open_150_times_faster_than_ggufreader(real_model: Path, report: Report)
     report.compare("open a 270M model (262,144 tokens)", ours, peer, most=1 / 150)
 
 
-def test_list_safetensors_within_twice_the_library(tmp_path: Path, report: Report) -> None:
-    """Names, shapes and types of 10,000 tensors, from the file to lists of Python objects."""
+def test_list_safetensors_as_fast_as_the_library(tmp_path: Path, report: Report) -> None:
+    """Names, shapes and types of 100,000 tensors, from the file to lists of Python objects."""
     safetensors = pytest.importorskip("safetensors")
     path = write_tensors(
         tmp_path / "model.safetensors",
         *(
             (f"model.layers.{i // 10}.mlp.part_{i % 10}.weight", "BF16", [8, i % 7 + 1])
-            for i in range(10_000)
+            for i in range(100_000)
         ),
     )
 
@@ -52,6 +53,6 @@ def test_list_safetensors_within_twice_the_library(tmp_path: Path, report: Repor
             return [(name, part.get_shape(), part.get_dtype()) for name, part in slices]
 
     assert sorted(ours()) == sorted(peer())
-    least, library = best_seconds(ours, peer, runs=15)
-    what = "names, shapes and types of 10,000 tensors of safetensors"
-    report.compare(what, least, ("the `safetensors` library", library), most=2)
+    least, library = best_seconds(ours, peer, clock=time.process_time)
+    what = "names, shapes and types of 100,000 tensors of safetensors, time of the processor"
+    report.compare(what, least, ("the `safetensors` library", library), most=1.2)

@@ -1,6 +1,6 @@
 """Open safetensors files: a header becomes a model, its data stays where it is.
 
-docs/safetensors_and_blobs.md, section 1; safetensors/src/tensor.rs. Entries are decoded one by one
+docs/safetensors_and_blobs.md, section 1; safetensors/src/tensor.rs. Entries are read one by one
 rather than at once by `json.loads`: that needs a tenth of the memory, notices repeated names, and
 knows where in the file an entry is wrong. Shards are read into a `SafetensorsFile` each, and
 `build_model` makes one model of several.
@@ -8,6 +8,8 @@ knows where in the file an entry is wrong. Shards are read into a `SafetensorsFi
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -30,22 +32,24 @@ from explorer.formats.safetensors.groups import Assembly, Stored, StoredTensors,
 from explorer.formats.side_files import SHARD_NAME, Config, looks_like, read_config
 from explorer.formats.strict_json import read_text
 from explorer.formats.tensors import FileTensors, Spec, Tensor, places_in
-from explorer.json_text import (
-    JsonLimits,
-    JsonText,
-    RepeatedKeys,
-    check_bounds,
-    decode_value,
-    scan_integers,
-)
+from explorer.json_text import JsonLimits, JsonText, RepeatedKeys, check_bounds, decode_value
 from explorer.quantization import TENSOR_TYPES
 from explorer.sources import ByteSource, open_source
 from explorer.text import listed, quoted
 
 METADATA: Final = "__metadata__"
 _FIELDS: Final = ("dtype", "shape", "data_offsets")
-_TO_VALUE: Final = (":{", ": {")  # the library's way of writing, and Python's
-_TO_NAME: Final = (',"', ', "')
+_INTEGER: Final = r"(?:0|[1-9][0-9]{0,18}+)"
+_KIND: Final = (
+    rf'("dtype": ?"[A-Z0-9_]++", ?"shape": ?\[(?:{_INTEGER}(?:, ?{_INTEGER}){{0,15}}+)?+\])'
+)
+# An entry as nearly all are, and the beginning of the next: a name without escapes, type and shape
+# before or behind the place, as the library and MLX write them. Else nothing: no entry is skipped.
+_ENTRY: Final = re.compile(
+    rf'"(?!{METADATA}")([^"\\\x00-\x1f]*+)": ?\{{(?:{_KIND}, ?)?+'
+    rf'"data_offsets": ?\[({_INTEGER}), ?({_INTEGER})\](?(2)|, ?{_KIND})\}}, ?(?=")|'
+)
+_MARK: Final = re.compile(r"[ \t\r\n]*+([{}:,])[ \t\r\n]*+")
 U64: Final = 1 << 64
 
 SAFETENSORS_TYPES: Final = {
@@ -138,7 +142,7 @@ def _read_integers(value: Any, key: str, length: int | None = None) -> list[int]
     if (
         isinstance(value, list)
         and (length is None or len(value) == length)
-        and all(type(number) is int and 0 <= number < U64 for number in value)
+        and [number for number in value if type(number) is int and 0 <= number < U64] == value
     ):
         return value
     raise ValueError(f"its {key} is not {length or 'a list of'} integers from 0 to 2^64")
@@ -219,17 +223,15 @@ class _Walk:
     def __init__(self, text: JsonText, file: SafetensorsFile) -> None:
         self._text = text
         self._file = file
-        self._specs: dict[tuple[str, tuple[int, ...]], Spec] = {}
+        self._specs: dict[object, Spec] = {}  # by dtype and shape, or the text of both
         self._faults: list[tuple[int, FormatError]] = []
         self._has_metadata = False
-        # The fast decoder takes true for 1 and -0 for 0; it is not used where one may occur.
-        self._doubtful = any(word in text.text for word in ("true", "false", "-0"))
 
     def run(self) -> SafetensorsFile:
         """Walk over the entries and return the file with them."""
         text = self._text
         what = "has a header that does not begin with '{'. It is damaged"
-        position = self._expect("{", 0, what)
+        position = self._mark("{", 0, what).end()
         if text.text.startswith("}", position):
             position += 1
         else:
@@ -243,78 +245,56 @@ class _Walk:
     def _entries(self, position: int) -> int:
         """Read all entries; return the position behind the closing brace.
 
-        What is usual is checked in place, everything else goes to `_careful`. An object of three
-        keys with four strings (eight quotes) repeats no key; a list minus a list, or a string
-        minus a string, is a TypeError.
+        What is usual is matched as it stands; everything else, and the last, goes to `_careful`.
         """
-        text, file, specs = self._text.text, self._file, self._specs
-        decode, count = scan_integers, text.count
-        starts_with, find = text.startswith, text.index
+        text, file, known = self._text, self._file, self._specs
+        names, specs, begins, ends = file.names, file.specs, file.begins, file.ends
         while True:
-            if not starts_with('"', position):
+            for match in _ENTRY.finditer(text.text, position):
+                name, before, begin, end, behind = match.groups()
+                spec = known.get(before or behind) or self._new_spec(before or behind)
+                if spec is None:
+                    break
+                names.append(name)
+                specs.append(spec)
+                begins.append(int(begin))
+                ends.append(int(end))
+            position = match.start()
+            if not text.text.startswith('"', position):
                 what = "has a header where a name is missing. It is damaged"
-                raise self._text.error(what, position)
-            try:
-                name, position = decode(text, position)
-            except (ValueError, StopIteration):
-                name, position = decode_value(self._text, position)  # raises, with the place
-            if starts_with(_TO_VALUE, position):
-                start = position = find("{", position)
-            else:
-                what = "has a header where ':' is missing. It is damaged"
-                start = position = self._expect(":", position, what)
+                raise text.error(what, position)
+            name, position = decode_value(text, position)
+            what = "has a header where ':' is missing. It is damaged"
+            start = self._mark(":", position, what).end()
             if name == METADATA:
                 position = self._metadata(start)
             else:
-                try:
-                    entry, position = decode(text, start)
-                    shape, key = entry["shape"], (entry["dtype"], tuple(entry["shape"]))
-                    spec = specs.get(key) or self._new_spec(key)
-                    begin, end = entry["data_offsets"]
-                    usual = (
-                        end - begin == spec.nbytes
-                        and len(entry) == 3
-                        and count('"', start, position) == 8
-                        and type(shape) is list
-                    )
-                except (ValueError, KeyError, TypeError, StopIteration):
-                    usual = False
-                if self._doubtful or not usual:
-                    spec, begin, end, position = self._careful(name, start)
-                file.names.append(name)
-                file.specs.append(spec)
-                file.begins.append(begin)
-                file.ends.append(end)
-            if starts_with(_TO_NAME, position):
-                position = find('"', position)
-                continue
-            position = self._text.skip_white(position)
-            if starts_with("}", position):
-                return position + 1
+                spec, begin, end, position = self._careful(name, start)
+                names.append(name)
+                specs.append(spec)
+                begins.append(begin)
+                ends.append(end)
             what = "has a header where ',' or '}' is missing. It is damaged"
-            position = self._expect(",", position, what)
+            mark = self._mark(",}", position, what)
+            position = mark.end()
+            if mark[1] == "}":
+                return position
 
-    def _new_spec(self, key: tuple[str, tuple[int, ...]]) -> Spec:
-        """Return the spec of a dtype and a shape that did not occur before.
-
-        Raises:
-            ValueError: Something is odd, and `_careful` says what.
-        """
-        dtype, shape = key
-        _read_integers(list(shape), "shape")
-        spec = _make_spec(_read_dtype(dtype), shape)
-        if spec.fault is not None:
-            raise ValueError(spec.fault)
-        self._specs[key] = spec
+    def _new_spec(self, kind: str | None) -> Spec | None:
+        """Return what a text of dtype and shape amounts to; None if there is none, or it is odd."""
+        dtype, shape = json.loads(f"{{{kind}}}").values() if kind else ("", ())
+        spec = _make_spec(dtype, tuple(shape)) if dtype in SAFETENSORS_TYPES else None
+        if spec is None or spec.fault is not None:
+            return None
+        self._specs[kind] = spec
         return spec
 
-    def _expect(self, character: str, position: int, what: str) -> int:
-        """Return the position behind a character and the white space around it."""
-        text = self._text
-        position = text.skip_white(position)
-        if not text.text.startswith(character, position):
-            raise text.error(what, position)
-        return text.skip_white(position + 1)
+    def _mark(self, wanted: str, position: int, what: str) -> re.Match[str]:
+        """Return the next character (group 1), one of those wanted, and the white space around."""
+        mark = _MARK.match(self._text.text, position)
+        if mark is None or mark[1] not in wanted:
+            raise self._text.error(what, self._text.skip_white(position))
+        return mark
 
     def _metadata(self, start: int) -> int:
         value, position = decode_value(self._text, start)
@@ -359,8 +339,8 @@ class _Walk:
         if len(names) > SAFETENSORS_MAX_TENSORS:
             what = f"has {len(names)} tensors, more than {SAFETENSORS_MAX_TENSORS}"
             raise self._text.error(what, 0)
-        if names and (min(file.begins) < 0 or max(file.ends) >= U64):
-            raise self._text.error("has a tensor whose place is not from 0 to 2^64", 0)
+        if not self._faults and len(set(names)) == len(names):
+            return
         kept = dict(zip(names, range(len(names)), strict=True))  # the last of each name
         for row, error in self._faults:
             if kept[names[row]] == row:

@@ -4,19 +4,22 @@ The verdicts come from the `safetensors` package itself, in the same test.
 """
 
 import json
+import re
 import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from safetensors import SafetensorError, safe_open
 
 from explorer.errors import ExplorerError
 from explorer.formats import FormatError, Severity, open_model
 from explorer.formats.model import Model
-from explorer.formats.safetensors.open import SAFETENSORS_TYPES, open_safetensors
+from explorer.formats.safetensors import open as opening
+from explorer.formats.safetensors.open import SAFETENSORS_TYPES, open_safetensors, read_file
+from explorer.sources import open_source
 from tests.helpers.rewriting import rewrite
 from tests.helpers.safetensors_writer import entry, safetensors_bytes, tensors_bytes
 
@@ -65,6 +68,10 @@ SMALL_TABLE: dict[str, tuple[str | bytes, bytes]] = {
     "empty with data": ("{}", b"\0"),
     "leading space": (" " + ONE, EIGHT),
     "white space": ("\r\n\t " + ONE.replace(",", " ,\n").replace(":", "\t: ") + "  \n", EIGHT),
+    "white space behind a comma": (
+        '{"a":{' + F32 + '},\n "b":{"dtype":"F32","shape":[0],"data_offsets":[8,8]}}',
+        EIGHT,
+    ),
     "one byte more": (ONE, EIGHT + b"\0"),
     "one byte less": (ONE, EIGHT[1:]),
     "hole": (
@@ -129,6 +136,7 @@ SMALL_TABLE: dict[str, tuple[str | bytes, bytes]] = {
     "null entry": ('{"a":null}', b""),
     "field missing": ('{"a":{"dtype":"F32","shape":[2]}}', EIGHT),
     "field twice": ('{"a":{"dtype":"F32",' + F32 + "}}", EIGHT),
+    "fields twice": ('{"a":{' + F32 + ',"dtype":"F32","shape":[2]}}', EIGHT),
     "other field": (variant(x='[{"a":1.5e3,"b":null}]'), EIGHT),
     "other field twice": ('{"a":{"x":1,"x":2,' + F32 + "}}", EIGHT),
     "other field NaN": (variant(x="NaN"), EIGHT),
@@ -183,10 +191,15 @@ SMALL_TABLE: dict[str, tuple[str | bytes, bytes]] = {
 
 @pytest.mark.parametrize("case", SMALL_TABLE)
 def test_verdict_is_the_library_s(case: str, tmp_path: Path) -> None:
+    """Alone, and with another tensor behind it: `_ENTRY` takes none that is the last."""
     header, data = SMALL_TABLE[case]
+    raw = header if isinstance(header, bytes) else header.encode()
+    before, brace, behind = raw.rpartition(b"}")
+    more = b',"more":{"dtype":"U8","shape":[0],"data_offsets":[%d,%d]}' % (len(data), len(data))
     path = tmp_path / "m.safetensors"
-    path.write_bytes(safetensors_bytes(header, data))
-    assert_same_verdict(path)
+    for text in (raw, before + more + brace + behind):
+        rewrite(path, safetensors_bytes(text, data))
+        assert_same_verdict(path)
 
 
 @pytest.mark.parametrize(
@@ -376,6 +389,34 @@ def test_mutated_file_has_the_library_s_verdict(content: bytes, tmp_path: Path) 
     path = tmp_path / "m.safetensors"
     rewrite(path, content)
     assert_same_verdict(path)
+
+
+USUAL = st.builds(entry, DTYPES, st.lists(st.integers(0, 3), max_size=3), INTEGERS, INTEGERS)
+
+
+@example(
+    content=safetensors_bytes(
+        {"a": entry("U8", [8], 2**64, 2**64 + 8), "b": entry("U8", [0], 0, 0)}
+    )
+)
+@given(content=mutated() | st.builds(safetensors_bytes, st.dictionaries(NAMES, USUAL, max_size=4)))
+def test_usual_entries_are_read_as_carefully_as_others(content: bytes, tmp_path: Path) -> None:
+    """Names, specs, places and errors are the same where every entry goes to `_careful`."""
+    path = tmp_path / "m.safetensors"
+
+    def read() -> object:
+        try:
+            with open_source(path) as source:
+                file = read_file(source)
+        except FormatError as error:
+            return error.what, error.offset
+        return file.names, file.specs, file.begins, file.ends, file.repeated, file.metadata
+
+    rewrite(path, content)
+    as_usual = read()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(opening, "_ENTRY", re.compile("()" * 5))
+        assert read() == as_usual
 
 
 @given(
