@@ -78,7 +78,7 @@ class GrowingStatistics:
         workers: Threads. The result is the same to the bit for any number.
         check: Called before every chunk, in the thread that reads it; what it raises ends the work
             and is passed on.
-        rough: Whether `rough_histogram` will be called, which makes the work a fifth longer.
+        rough: Whether `so_far` will be called, which makes the work a fifth longer.
 
     Attributes:
         done: Weights walked over so far, those of both walks together; the only one counts twice.
@@ -146,26 +146,21 @@ class GrowingStatistics:
                 self._moments.combine(moments)
                 yield walks * span.stop
 
-    @property
-    def _counted_so_far(self) -> Counted | None:
-        return self._levels.found if self._levels and self._counted is None else self._counted
+    def so_far(self) -> tuple[Moments, Histogram]:
+        """Return statistics of the weights seen in the first walk, and an approximate histogram.
 
-    @property
-    def moments(self) -> Moments:
-        """Statistics of the weights seen in the first walk."""
-        counted = self._counted_so_far
-        return (self._moments if counted is None else counted.moments).moments()
-
-    def rough_histogram(self) -> Histogram:
-        """Return an approximate histogram over their range so far, or over the given one."""
-        counted = self._counted_so_far
-        so_far = self._moments if counted is None else counted.moments
-        low, high = self._range or (so_far.low, so_far.high)
+        It is over their range so far, or over the given one.
+        """
+        levels = self._levels
+        counted = levels.found if levels and self._counted is None else self._counted
+        moments = self._moments if counted is None else counted.moments
+        low, high = self._range or (moments.low, moments.high)
         if counted is not None:
             binning = self._given or Binning.of_weights(low, high, self._bins)
-            return binning.histogram(binning.counts(counted))
+            return moments.moments(), binning.histogram(binning.counts(counted))
         assert self._keys is not None  # asked for at the beginning
-        return self._keys.histogram(low, high, self._bins, whole=self._range is None)
+        rough = self._keys.histogram(low, high, self._bins, whole=self._range is None)
+        return moments.moments(), rough
 
     def _gather(self, span: Span, check: Check) -> RunningMoments:
         moments = RunningMoments()

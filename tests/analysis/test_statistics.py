@@ -84,9 +84,7 @@ class _Snapshot(NamedTuple):
 
 
 def _watch(growing: GrowingStatistics) -> tuple[TensorStatistics, list[_Snapshot]]:
-    snapshots = [
-        _Snapshot(done, growing.moments, growing.rough_histogram()) for done in growing.walk()
-    ]
+    snapshots = [_Snapshot(done, *growing.so_far()) for done in growing.walk()]
     return growing.statistics, snapshots
 
 

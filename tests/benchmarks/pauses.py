@@ -148,7 +148,7 @@ def measure_thread(path: Path, name: str) -> Phases:
 
             growing = GrowingStatistics(tensor, rough=True)
             for _ in growing.walk():
-                growing.rough_histogram()
+                growing.so_far()
 
         return {"first": _beside_a_plot(work)}
 

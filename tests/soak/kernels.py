@@ -53,7 +53,7 @@ def compile_analysis(tensor: Tensor) -> None:
     """
     growing = GrowingStatistics(tensor, 1, rough=True)
     for _ in growing.walk():
-        growing.rough_histogram()
+        growing.so_far()
     block_statistics(tensor, 1)
     list(draw_map(tensor_source(tensor, Quantity.VALUE), Grid(Window(0, 0, 1, 1), 1, 1)))
     view = TensorView.of(tensor)

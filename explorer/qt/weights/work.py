@@ -180,8 +180,9 @@ class _Reading:
 
     def _growing(self, subject: SelectedTensor, reading: GrowingStatistics) -> HistogramResult:
         """Return what is known while the statistics of a tensor are read."""
-        statistics = *self._statistics, SubjectStatistics(subject, reading.moments, None)
-        return self._so_far(statistics, reading.done, subject, reading.rough_histogram())
+        moments, rough = reading.so_far()
+        statistics = *self._statistics, SubjectStatistics(subject, moments, None)
+        return self._so_far(statistics, reading.done, subject, rough)
 
     def _count(self, subject: SelectedTensor, binning: Binning | None) -> Histogram:
         found = _known_counts(subject, binning, self._cache)
