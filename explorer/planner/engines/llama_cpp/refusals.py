@@ -192,17 +192,19 @@ def _missing(header: Header) -> Iterator[str]:
         (header.recurrent[i], header.attention[i], "ffn_gate_inp.weight" in names)
         for i, names in enumerate(held)
     ]
-    for i, names in enumerate(held):
+    alike = Counter(kinds)
+    counts = Counter(
+        (kind, name) for kind, names in zip(kinds, held, strict=True) for name in names
+    )
+    for i, (kind, names) in enumerate(zip(kinds, held, strict=True)):
         if not names:
             yield f"the tensors of block {i} are missing"
-        alike = [one for one, kind in zip(held, kinds, strict=True) if kind == kinds[i]]
-        counts = Counter(name for one in alike for name in one)
-        most = [name for name, count in counts.items() if 2 * count >= len(alike)]
         needed = _NEEDED - names
         if header.loaded < header.blocks:
             needed -= {"attn_norm.weight"}  # without it only the blocks that guess ahead are loaded
-        for name in sorted(set(most) & needed):
-            yield f"the tensor blk.{i}.{name} is missing"
+        for name in sorted(needed):
+            if 2 * counts[kind, name] >= alike[kind]:
+                yield f"the tensor blk.{i}.{name} is missing"
 
 
 def _whole(weights: dict[str, Weights]) -> set[str]:
