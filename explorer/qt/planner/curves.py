@@ -28,7 +28,7 @@ from explorer.qt.services import Services
 from explorer.qt.theme import TextSize, text_font, warning_colour
 from explorer.qt.widgets.building import NOTE, column, row
 from explorer.qt.widgets.controls import picture_buttons
-from explorer.qt.widgets.plot import ThemedPlot
+from explorer.qt.widgets.plot import ThemedPlot, brush
 from explorer.qt.widgets.plot_panel import PlotExport
 from explorer.text import byte_unit, bytes_text, integer_text
 
@@ -181,7 +181,7 @@ class CurvesPlot(ThemedPlot):
             colours = self.colours
             self._line.setPen(colours.pen(colours.text, style=Qt.PenStyle.DashLine))
             self._dot.setPen(colours.pen(colours.background, width=1.5))
-            self._dot.setBrush(pg.mkBrush(colours.text))
+            self._dot.setBrush(brush(colours.text))
             warning = warning_colour(self.palette())
             self._vram.setPen(colours.pen(warning))
             self._vram_name.setColor(warning)
@@ -252,9 +252,9 @@ class CurvesPlot(ThemedPlot):
         self._add(pg.PlotDataItem(x, y, pen=dotted, connect="finite"))
         solid = self.colours.pen(colour, width=2)
         self._add(pg.PlotDataItem(x, np.where(fits, y, np.nan), pen=solid, connect="finite"))
-        pen, brush = self.colours.pen(colour), pg.mkBrush(self.colours.background)
+        pen, inside = self.colours.pen(colour), brush(self.colours.background)
         symbol = _SYMBOLS[number % len(_SYMBOLS)]
-        marks = pg.ScatterPlotItem(x[::8], y[::8], size=6, symbol=symbol, pen=pen, brush=brush)
+        marks = pg.ScatterPlotItem(x[::8], y[::8], size=6, symbol=symbol, pen=pen, brush=inside)
         self._add(marks)
         text = pg.TextItem(name, color=self.colours.text)
         text.fill = pg.mkBrush(self.colours.background)

@@ -21,7 +21,7 @@ from explorer.present.pictures import sentence
 from explorer.present.tables.errors import FIGURES, WEIGHTED
 from explorer.present.tables.what_if import Line, what_if_table
 from explorer.qt.widgets.histogram_plot import place_labels
-from explorer.qt.widgets.plot import CountAxis, Mark, Marks, ThemedPlot
+from explorer.qt.widgets.plot import CountAxis, Mark, Marks, ThemedPlot, brush
 from explorer.text import float_text
 
 _STEPS: Final = (1, 2, 5)  # of a decade, while few decades are in sight
@@ -344,7 +344,7 @@ class WhatIfChart(ThemedPlot):
             "symbol": "d" if point.present else _MARKS.get(point.line.mark, other),
             "size": 13 if point.present or point.line.mark else 9,
             "pen": self.colours.pen(colour),
-            "brush": pg.mkBrush(colour),
+            "brush": brush(colour),
         }
 
     def _colour(self, point: ChartPoint) -> QColor:
@@ -360,8 +360,8 @@ class WhatIfChart(ThemedPlot):
     def _draw_ring(self) -> None:
         here = [(p.x, p.y) for p in self.points if p.line.type_name == self.selected]
         pen = self.colours.pen(self.colours.text, width=2)
-        clear = pg.mkBrush(0, 0, 0, 0)
-        self._ring.setData(pos=here, symbol="o", size=18, pen=pen, brush=clear)
+        clear = QColor(Qt.GlobalColor.transparent)
+        self._ring.setData(pos=here, symbol="o", size=18, pen=pen, brush=brush(clear))
 
     def _present_marks(self) -> list[Mark]:
         """Return where the file is now; its own error is not known without an original."""

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import pyqtgraph as pg
@@ -22,6 +22,7 @@ from explorer.qt.widgets.building import add_action, add_picture_actions, show_m
 from explorer.text import axis_texts, count_text, float_text, integer_text, written_number
 
 _LONGEST: Final = 100_000  # from here on a count is rounded
+_LOOKS: Final = 256  # pens that are kept: each type's colour in each scheme, and a few lines
 
 
 class NumberAxis(pg.AxisItem):  # type: ignore[misc] # pyqtgraph has no types
@@ -238,8 +239,27 @@ class PlotColours:
     def pen(
         self, colour: QtGui.QColor, width: float = 1, style: Qt.PenStyle = Qt.PenStyle.SolidLine
     ) -> QtGui.QPen:
-        """Return a pen for pyqtgraph, whose lines are as many dots wide in any scale."""
-        return pg.mkPen(colour, width=width * self.stroke, style=style)  # type: ignore[no-any-return]
+        """Return a pen for pyqtgraph, whose lines are as many dots wide in any scale.
+
+        It is the same object for the same look, and so is a brush: pyqtgraph keeps a picture of
+        each symbol by the objects it was drawn with, a thousand of them before it drops any.
+        """
+        return _pen(colour.rgba(), width * self.stroke, style)
+
+
+@lru_cache(_LOOKS)
+def _pen(rgba: int, width: float, style: Qt.PenStyle) -> QtGui.QPen:
+    return pg.mkPen(QtGui.QColor.fromRgba(rgba), width=width, style=style)  # type: ignore[no-any-return]
+
+
+def brush(colour: QtGui.QColor) -> QtGui.QBrush:
+    """Return the brush of a colour for symbols; see `PlotColours.pen`."""
+    return _brush(colour.rgba())
+
+
+@lru_cache(_LOOKS)
+def _brush(rgba: int) -> QtGui.QBrush:
+    return QtGui.QBrush(QtGui.QColor.fromRgba(rgba))
 
 
 def _faded(colour: QtGui.QColor) -> QtGui.QColor:

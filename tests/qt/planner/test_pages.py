@@ -32,6 +32,7 @@ from explorer.qt.planner.picture import SavedPicture
 from explorer.qt.widgets.plot_panel import FigureDialog
 from explorer.qt.widgets.table_model import ItemRole, TableModel
 from explorer.text import bytes_text
+from tests.helpers.symbols import kept_after_drawing_again
 from tests.helpers.window import copied
 from tests.qt.planner.plan_models import GIB, Panel, write_model
 
@@ -76,6 +77,15 @@ def test_curves_are_plans(qtbot: QtBot, panel: Panel) -> None:
             plan = make_plan(h, asked.settings, asked.devices, host=asked.host)
             assert curve.totals[place] == plan.total
             assert curve.fits[place] == plan.fully_offloaded
+
+
+def test_curves_that_are_drawn_again_keep_no_more_pictures_of_symbols(
+    qtbot: QtBot, panel: Panel
+) -> None:
+    _open(panel, panel.body.curves)
+    qtbot.waitUntil(lambda: panel.body.curves.curves is not None)
+    before, after = kept_after_drawing_again(panel.body.curves.plot)
+    assert after == before > 0
 
 
 def test_a_click_in_the_curves_previews_a_context_and_a_second_sets_it(

@@ -36,6 +36,7 @@ from tests.helpers.gguf_writer import GgufFile, TensorSpec
 from tests.helpers.model_pairs import write_gguf
 from tests.helpers.reading import AT_ONCE, Reading
 from tests.helpers.services import RecordingServices
+from tests.helpers.symbols import kept_after_drawing_again
 from tests.helpers.threads import own_threads
 from tests.helpers.weight_files import huge_model
 from tests.helpers.weight_views import settle
@@ -260,6 +261,12 @@ def test_nothing_is_measured_twice(opened: Page, monkeypatch: pytest.MonkeyPatch
     opened.page.start()
     opened.settle()
     assert {kind for _, kind in walked} == {"Q5_1"}
+
+
+def test_a_chart_that_is_drawn_again_keeps_no_more_pictures_of_symbols(opened: Page) -> None:
+    opened.page.panel.chart.select("Q8_0")
+    before, after = kept_after_drawing_again(opened.page.panel.chart)
+    assert after == before > 0
 
 
 def test_a_click_in_the_chart_marks_the_line_and_the_other_way_round(

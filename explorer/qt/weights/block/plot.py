@@ -22,7 +22,7 @@ from explorer.analysis.block_search import ComparedBlock
 from explorer.present.explanations import picture_text
 from explorer.present.pictures import block_sentence
 from explorer.qt.theme import series_colour
-from explorer.qt.widgets.plot import NumberAxis, ThemedPlot
+from explorer.qt.widgets.plot import NumberAxis, ThemedPlot, brush
 
 _LEVEL_PIXELS: Final = 3  # levels nearer to each other would be a grey area
 _MARGIN: Final = 0.06
@@ -148,8 +148,8 @@ class BlockPlot(ThemedPlot):
             connect="finite",
             symbol="o",
             symbolSize=_SYMBOL if self._few else _SMALL_SYMBOL,
-            symbolBrush=accent,
-            symbolPen=None,
+            symbolBrush=brush(accent),
+            symbolPen=self.colours.pen(accent, style=Qt.PenStyle.NoPen),
         )
         self._draw_other(places)
         self._draw_edges(detail)
@@ -174,7 +174,7 @@ class BlockPlot(ThemedPlot):
             connect="finite",
             symbol="x",
             symbolSize=(_SYMBOL if self._few else _SMALL_SYMBOL) + 2,
-            symbolBrush=colour,
+            symbolBrush=brush(colour),
             symbolPen=self.colours.pen(colour),
         )
 

@@ -29,6 +29,7 @@ from tests.helpers.gguf_writer import STRING, GgufFile, TensorSpec
 from tests.helpers.model_pairs import write_gguf
 from tests.helpers.reading import AT_ONCE, Reading
 from tests.helpers.services import RecordingServices
+from tests.helpers.symbols import kept_after_drawing_again
 from tests.helpers.weight_views import Panel
 from tests.helpers.window import copied, unsafe_characters
 
@@ -250,6 +251,11 @@ def test_the_mouse_in_the_plot_reads_weights(qtbot: QtBot, panel: Panel) -> None
     np.testing.assert_allclose(heights, page.block.detail.values_of_levels(3), atol=1e-7)
     qtbot.mouseClick(plot.viewport(), LEFT, pos=plot.mapFromScene(place))
     qtbot.waitUntil(lambda: page.panes.looked_at == BlockPart(PartKind.WEIGHT, 100))
+
+
+def test_a_block_that_is_drawn_again_keeps_no_more_pictures_of_symbols(panel: Panel) -> None:
+    before, after = kept_after_drawing_again(open_block(panel).panes.plot)
+    assert after == before > 0
 
 
 def test_many_levels_are_a_ruler_only_where_there_is_room_for_them(panel: Panel) -> None:
