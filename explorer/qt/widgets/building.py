@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Final, TypeAlias, TypeVar
 
@@ -17,6 +18,7 @@ from PySide6.QtWidgets import (
     QVBoxLayout,
     QWidget,
 )
+from shiboken6 import delete
 
 from explorer.qt.theme import Space
 
@@ -84,6 +86,7 @@ class Flow(QLayout):
     def __init__(self, *parts: QWidget, spacing: int = Space.NEAR) -> None:
         super().__init__()
         self._items: list[QLayoutItem] = []
+        self.destroyed.connect(partial(_free, self._items))
         self.setSpacing(spacing)
         for part in parts:
             self.addWidget(part)
@@ -149,6 +152,12 @@ class Flow(QLayout):
         hints = [item.minimumSize() for item in self._items]
         widest = max((hint.width() for hint in hints), default=0)
         return QSize(widest, max((hint.height() for hint in hints), default=0))
+
+
+def _free(items: list[QLayoutItem]) -> None:
+    """Free the items of a layout that is gone, as Qt's own layouts do."""
+    for item in items:
+        delete(item)
 
 
 def tab_through(*parts: QWidget) -> None:
