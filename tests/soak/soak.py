@@ -49,6 +49,7 @@ from explorer.qt.freed_memory import share_arenas
 from explorer.qt.main_window import MainWindow
 from explorer.qt.settings import Settings
 from explorer.quantization.kernel_cache import kernel_folder
+from explorer.sources.remote import http
 from tests.helpers.demo import copy_demo
 from tests.helpers.gguf_writer import small_model
 from tests.helpers.hostile import write_hostile_models
@@ -317,6 +318,7 @@ def main() -> int:
         for module in walk_packages(explorer.__path__, "explorer."):
             import_module(module.name)
         import_module("tests.soak.kernels").compile_all_kernels()  # when their folder is named
+        http._manager(None)  # keeps 800 KiB of certificates from the first address on
         app = QApplication(sys.argv[:1])
         app.setStyle("Fusion")
         window = MainWindow(Settings(folder / "settings.ini"))

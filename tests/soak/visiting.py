@@ -10,10 +10,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QTextLayout
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractButton, QApplication, QTabWidget
 from shiboken6 import isValid
 
+from explorer.qt.theme import LEAST_TEXT, MOST_TEXT
 from tests.helpers.descendants import descendants
 from tests.soak.monkey import Monkey, can_be_reached
 
@@ -37,8 +39,29 @@ def visit_everything(monkey: Monkey, models: Sequence[Path], do: Do) -> None:
             visit_pages(monkey, lambda name: do("visit", lambda: name))
     if monkey.window.documents:
         visit_pages(monkey, lambda name: _press_all(monkey, name, do))
+        do("visit", lambda: visit_sizes_of_text(monkey))
     for command in monkey.commands():
         do("command", lambda command=command: _give(monkey, command.trigger, command.objectName()))
+
+
+def visit_sizes_of_text(monkey: Monkey) -> str:
+    """Show each panel in each size of text, and a text in Thai, so that all fonts are loaded.
+
+    A font takes 100 KiB in each size; the list of Thai words, between which lines are broken, 800.
+    """
+    actions, panels = monkey.window.actions_, monkey.window.panels
+    for step in (actions.smaller, actions.larger):
+        for _ in range(LEAST_TEXT, MOST_TEXT, 10):
+            step.trigger()
+            for number in range(panels.count() if step is actions.larger else 0):
+                panels.setCurrentIndex(number)
+                QApplication.processEvents()
+    actions.usual.trigger()
+    layout = QTextLayout("ไทย")
+    layout.beginLayout()
+    layout.createLine()
+    layout.endLayout()
+    return "all sizes of text"
 
 
 def visit_pages(monkey: Monkey, look: Callable[[str], None]) -> None:
