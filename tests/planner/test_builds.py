@@ -70,7 +70,7 @@ def test_compute_buffers_that_are_called_exact_are_so(cases: list[_Case]) -> Non
 
 
 def test_models_of_this_year_in_older_builds(shared_reference: Path) -> None:
-    maker = module_of(DATA / "make_vulkan.py")
+    maker = module_of(DATA / "make_backends.py")
     maker.NAMES = {name for group, name, *_ in _CASES if group == "made"}
     tool = shared_reference.parent / "tools" / "make_models.py"
     models = {

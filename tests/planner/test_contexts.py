@@ -52,6 +52,7 @@ def _sizes(allocation: Allocation | None) -> dict[str, list[int]]:
     return {name: sizes for name, sizes in found.items() if any(sizes)}
 
 
+@pytest.mark.usefixtures("nothing_is_fused")
 @pytest.mark.parametrize("model", MODELS)
 def test_every_context_is_as_large_as_llama_cpp_s(model: str) -> None:
     cases = [case for case in _CASES if case["model"] == model]

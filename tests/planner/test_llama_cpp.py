@@ -96,6 +96,7 @@ _GPUS = {
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("nothing_is_fused")
 @pytest.mark.parametrize("circumstance", _GPUS)
 def test_buffers_equal_llama_cpp_s(golden: _Golden, circumstance: str) -> None:
     gpus = 0
@@ -123,6 +124,7 @@ _CIRCUMSTANCES = (
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("nothing_is_fused")
 @pytest.mark.parametrize("circumstance", _CIRCUMSTANCES)
 def test_every_architecture_is_planned_as_llama_cpp_allocates(
     families: dict[str, Any], circumstance: str

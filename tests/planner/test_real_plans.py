@@ -51,13 +51,15 @@ _NOT_COMPARABLE = {
 }
 _BUILDS = {
     **dict.fromkeys(("llama32-3b-llamasharp", "qwen3-4b-spark-c4096"), 9400),
+    "dscoder-v2-lite-ollama-2k": 10751,
     "gptoss20b-m5-131k": 7820,
     "qwen3-8b-gfx906-q4kv": 8505,
     "qwen36-27b-mtp-5090": 9129,
 }
 """Builds that logs do not name. Of two bindings main memory has masks of 32 bits, so they are older
 than 9410, whatever the day of the log; of a log of January 2026 room for given embeddings; of one
-with a q4_0 cache no room for turned queries; of one of May 2026 none for what MTP layers read."""
+with a q4_0 cache no room for turned queries; of one of May 2026 none for what MTP layers read; of
+one of August 2026 none for what a sum of experts reads."""
 
 
 class _Real:

@@ -1,6 +1,6 @@
 """Makes llama_cpp_builds.json.gz: what older builds of llama.cpp reserve on the CPU, in bytes.
 
-Run from the repository's root with a MEASURE of each build, and SHARED as in `make_vulkan.py`:
+Run from the repository's root with a MEASURE of each build, and SHARED as in `make_backends.py`:
 
   python tests/data/planner/make_builds.py SHARED 8635=MEASURE 9441=MEASURE 10204=MEASURE …
 
@@ -20,9 +20,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import make_vulkan as vulkan
+import make_backends as backends
 
-vulkan.NAMES = ("qwen35-27b-mtp", "qwen35-9b", "gpt-oss-20b", "gemma4-12b", "smollm2-135m")
+backends.NAMES = ("qwen35-27b-mtp", "qwen35-9b", "gpt-oss-20b", "gemma4-12b", "smollm2-135m")
 _TYPES = (("f16", "f16"), ("f16", "f16"), ("q8_0", "q8_0"), ("q4_0", "q4_0"), ("bf16", "bf16"))
 
 
@@ -44,27 +44,29 @@ def main() -> None:
     """Ask every build about every model with two random settings, the same for all."""
     shared, measures = Path(sys.argv[1]), dict(one.split("=") for one in sys.argv[2:])
     families = json.loads(
-        gzip.decompress((vulkan.HERE / "llama_cpp_families.json.gz").read_bytes())
+        gzip.decompress((backends.HERE / "llama_cpp_families.json.gz").read_bytes())
     )
-    models = {name: ("family", one) for name, one in vulkan._described(families["models"]).items()}
-    made = vulkan._made(shared / "tools" / "make_models.py")
+    models = {
+        name: ("family", one) for name, one in backends._described(families["models"]).items()
+    }
+    made = backends._made(shared / "tools" / "make_models.py")
     models |= {name: ("made", one) for name, one in made}
-    chosen, usual = random.Random(8635), vulkan.USUAL | {"gpu_layers": 0, "devices": 0}
+    chosen, usual = random.Random(8635), backends.USUAL | {"gpu_layers": 0, "devices": 0}
     cases = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.gguf"
         for name, (group, described) in models.items():
-            vulkan.write_header(path, *described)
+            backends.write_header(path, *described)
             for settings in (_settings(chosen), _settings(chosen)):
                 asked, found = usual | settings | {"all_logits": True}, {}
                 for build, measure in measures.items():
-                    answer = vulkan._answer(Path(measure), path, asked)
+                    answer = backends._answer(Path(measure), path, asked)
                     if answer is not None:  # else this build cannot load it
                         found[build] = [sum(one) for one in zip(*answer[2].values(), strict=True)]
                 cases.append([group, name, settings, found])
     about = "group, model, settings, build -> [weights, cache and state, compute]"
     text = json.dumps({"about": about, "cases": cases}, separators=(",", ":")).encode()
-    (vulkan.HERE / "llama_cpp_builds.json.gz").write_bytes(gzip.compress(text, mtime=0))
+    (backends.HERE / "llama_cpp_builds.json.gz").write_bytes(gzip.compress(text, mtime=0))
 
 
 if __name__ == "__main__":

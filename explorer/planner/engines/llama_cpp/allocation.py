@@ -344,7 +344,7 @@ def _refuse(header: Header, settings: Settings, *, flash_attention: bool) -> Non
     ):
         kind = TENSOR_TYPES[name.upper()]
         for length in lengths if any(header.attention) else ():
-            if length % kind.block_weights:
+            if length % kind.block_weights and settings.flash_attention is not False:
                 raise PlanError(
                     f"a cache of {name} needs heads of a multiple of 32 values, not of {length}"
                 )
@@ -465,7 +465,7 @@ def _moved(header: Header, settings: Settings, places: _Places) -> dict[int, str
         for row in header.rows_matching(pattern):
             found.setdefault(row, place)
     backend = backend_of(settings.library)
-    if not backend.scans and settings.devices and header.scans_on_host(backend):
+    if settings.devices and header.scans_on_host(backend):
         for row, tensor in enumerate(header.tensors):  # they lie where they are computed with
             if tensor.name.endswith(SCANNED) and header.recurrent[tensor.layer]:
                 found.setdefault(row, places.host)

@@ -11,6 +11,13 @@ from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
 
+class Scans(NamedTuple):
+    """For which Mamba layers there is a kernel (`supports_op` of both libraries)."""
+
+    state: int  # of Mamba 1, with a width that is a multiple of 128; 0: of none
+    states: tuple[int, ...]  # of Mamba 2, with heads of a multiple of 16
+
+
 class Backend(NamedTuple):
     """How devices of one library take memory; the defaults are those of CUDA."""
 
@@ -22,9 +29,10 @@ class Backend(NamedTuple):
     scratch: Literal["copies", "metal", "none"] = "copies"
     piece: int = 0  # a compute buffer is made of pieces that are no larger; 0: of one
     broadcasts: bool = True  # multiplies a matrix with several sequences at a time
-    order: Literal["graph", "vulkan", "metal"] = "graph"  # of computation (`reordering`)
+    # of computation (`reordering`), or as the graph has it; "cuda": with what is fused (`fusing`)
+    order: Literal["graph", "cuda", "vulkan", "metal"] = "cuda"
     was_compared: bool = False  # whether its compute buffers are those of a real run
-    scans: bool = True  # whether there is a kernel for Mamba 1, and for any state of Mamba 2
+    scans: Scans | None = Scans(16, (96, 128, 256))  # None: of all
 
     def knows(self, recurrent: str | int, *, usual: bool) -> bool:
         """Return whether the compute buffers of such a model are those of a real run.
@@ -35,7 +43,7 @@ class Backend(NamedTuple):
         Args:
             usual: Whether attention has a kernel, or the cache is of f16.
         """
-        return self.was_compared and (self.scans or (recurrent != "all" and usual))
+        return self.was_compared and (self.order == "cuda" or (recurrent != "all" and usual))
 
 
 _CUDA: Final = Backend(was_compared=True)
@@ -52,9 +60,11 @@ _BACKENDS: Final[Mapping[str, Backend]] = MappingProxyType(
             broadcasts=False,
             order="vulkan",
             was_compared=True,
-            scans=False,
+            scans=Scans(0, (128, 256)),
         ),
-        "Metal": Backend(alignment=32, fills_rows=False, scratch="metal", order="metal"),
+        "Metal": Backend(
+            alignment=32, fills_rows=False, scratch="metal", order="metal", scans=None
+        ),
     }
 )
 

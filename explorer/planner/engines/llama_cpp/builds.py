@@ -31,9 +31,12 @@ class Revision(NamedTuple):
     kernel_copies: bool
     skips_ahead: bool
     metal_copies: bool
+    summed_at_once: bool
     any_pair: bool
     trunk_caches: bool
     skips_fused: bool
+    chosen_at_once: bool
+    shared_at_once: bool
     mixed: bool
 
     @property
@@ -64,6 +67,10 @@ CHANGES: Final = (
     Change(10216, "skips_ahead", "loads MTP layers only where they are used", of_mtp=True),
     Change(10644, "metal_copies", "reserves 16-bit copies of the cache", ("Metal",)),  # PR 27390
     Change(
+        *(10752, "summed_at_once", "keeps what experts made until their sum is computed"),
+        ("CUDA", "ROCm"),
+    ),
+    Change(
         *(10901, "any_pair", "computes attention on the GPU with any two types of the cache"),
         ("CUDA", "ROCm"),
     ),  # PR 28079; before it only where `GGML_CUDA_FA_ALL_QUANTS` was set
@@ -73,6 +80,13 @@ CHANGES: Final = (
     Change(
         *(11026, "skips_fused", "loads no fused experts of MTP layers that are not used"),
         of_mtp=True,
+    ),
+    Change(
+        *(11138, "chosen_at_once", "keeps what chooses experts until they are chosen"),
+        ("CUDA", "ROCm"),
+    ),
+    Change(
+        *(11378, "shared_at_once", "computes the shared expert beside the others"), ("CUDA", "ROCm")
     ),
     Change(11401, "mixed", "reserves room for tokens and embeddings in one batch"),
 )

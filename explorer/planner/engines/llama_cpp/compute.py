@@ -8,12 +8,15 @@ Blocks are alike, so only a few of them are built: `blocks_to_build`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from explorer.parallel import collector_paused
 from explorer.planner.engines.llama_cpp.block import Batch, Block, Placement
 from explorer.planner.engines.llama_cpp.build import build_graph
+from explorer.planner.engines.llama_cpp.builds import Revision
+from explorer.planner.engines.llama_cpp.fusing import Fusing
 from explorer.planner.engines.llama_cpp.graph import (
     HOST_ALIGNMENT,
     Allocator,
@@ -212,7 +215,10 @@ def _sizes(header: Header, batch: Batch, placement: Placement, blocks: Sequence[
     order: _Order = _unchanged
     if batch.backend.scratch == "metal":
         _add_scratch(nodes)
-    if batch.backend.order != "graph":
+    if batch.backend.order == "cuda" and header.experts_used and batch.revision.summed_at_once:
+        nodes = with_parts(nodes)
+        order = _fused(placement.gpus, nodes, batch.revision)
+    elif batch.backend.order in ("vulkan", "metal"):
         nodes, order = with_parts(nodes), _reordered(placement.gpus, batch.backend.order)
     nodes, crossing = _split(nodes, order, pipelined=copies > 1)
     backend = batch.backend
@@ -309,6 +315,13 @@ def _reordered(host: int, library: str) -> _Order:
         return concurrent(split) if library == "metal" else reordered(split, _dependency)
 
     return order
+
+
+def _fused(host: int, nodes: Sequence[Tensor], revision: Revision) -> _Order:
+    """Return what keeps tensors for what CUDA computes at once."""
+    uses = Counter(id(source) for node in nodes for source in node.sources)
+    fusing = Fusing(uses, _dependency, revision)
+    return lambda split, device: fusing(split, on_host=device == host)
 
 
 def _split(

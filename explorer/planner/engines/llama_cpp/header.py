@@ -49,8 +49,8 @@ _TABLE: Final = "nextn.embed_tokens.weight"  # whose rows are read, as those of 
 SCANNED: Final = ".ssm_a"
 """End of the names of what a Mamba layer's scan reads."""
 
-_SCANNED_STATES: Final = (128, 256)  # of Mamba 2, for which Vulkan has a kernel
-_STEP: Final = 16  # of its heads' lengths
+_STEP: Final = 16  # of the lengths of heads of Mamba 2 for which there is a kernel
+_WIDTH_STEP: Final = 128  # of the width of Mamba 1
 
 _SHARED_INDEXERS: Final = 1 << 20
 """Trained context from which on three of four blocks of glm-dsa have no indexer of their own."""
@@ -269,13 +269,16 @@ class Header:
 
     def scans_on_host(self, backend: Backend) -> bool:
         """Return whether devices of a library have no kernel for the scans of Mamba layers."""
-        found = (one for one in self.tensors if one.name.endswith(SCANNED))
-        scanned = None if backend.scans else next(found, None)
-        if scanned is None or scanned.extent[1] == 1:  # of a delta network: one row
+        scanned = next((one for one in self.tensors if one.name.endswith(SCANNED)), None)
+        if scanned is None or backend.scans is None:
             return False
-        length = self.inner_size // max(self.ranks, 1)
-        of_mamba_2 = scanned.extent[0] == 1
-        return not of_mamba_2 or self.state_size not in _SCANNED_STATES or length % _STEP != 0
+        if f"blk.{scanned.layer}.ssm_d" not in self.weights_by_name:
+            return False  # of a delta network
+        state = scanned.extent[0]
+        if state == 1:  # Mamba 2
+            length = self.inner_size // max(self.ranks, 1)
+            return self.state_size not in backend.scans.states or length % _STEP != 0
+        return state != backend.scans.state or self.inner_size % _WIDTH_STEP != 0
 
     @cached_property
     def has_output(self) -> bool:

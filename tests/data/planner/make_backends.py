@@ -1,13 +1,14 @@
-"""Makes llama_cpp_vulkan.json.gz: what llama.cpp's Vulkan backend reserves for models, in bytes.
+"""Makes llama_cpp_LIBRARY.json.gz: what llama.cpp's CUDA or Vulkan backend reserves, in bytes.
 
 Run from the repository's root, with MEASURE built from `measure.cpp` beside this script, and SHARED
 the folder with `reference` and `tools`:
 
-  python tests/data/planner/make_vulkan.py MEASURE SHARED
+  python tests/data/planner/make_backends.py CUDA|Vulkan MEASURE SHARED
 
-It needs no GPU: Mesa's lavapipe is a Vulkan device (Debian: mesa-vulkan-drivers, libvulkan-dev,
-glslc, spirv-headers). Models are headers without weights. llama.cpp only simulates its allocations,
-but with two GPUs, where this is not the same.
+Neither needs a GPU. Mesa's lavapipe is a Vulkan device (Debian: mesa-vulkan-drivers, libvulkan-dev,
+glslc, spirv-headers); of CUDA's backend the own code runs, linked with `no_cuda.cpp` in place of
+CUDA's runtime. Models are headers without weights. llama.cpp only simulates its allocations, but
+with two GPUs, where this is not the same.
 """
 
 from __future__ import annotations
@@ -45,6 +46,18 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "experts and whole windows": {"context": 8192, "cpu_moe_layers": 4, "swa_full": True},
     "the cache on the CPU": {"offload_kv": False, "type_k": "bf16", "type_v": "bf16"},
 }  # fmt: skip
+MORE: dict[str, dict[str, Any]] = {
+    "q8_0 and f16": {"type_k": "q8_0"},
+    "f16 and q4_0": {"type_v": "q4_0"},
+    "q5_1": {"type_k": "q5_1", "type_v": "q5_1"},
+    "iq4_nl": {"type_k": "iq4_nl", "type_v": "iq4_nl"},
+    "q4_0 and q8_0": {"type_k": "q4_0", "type_v": "q8_0"},
+    "bf16 and f16": {"type_k": "bf16"},
+    "f32 and f16": {"type_k": "f32"},
+    "q8_0 off": {"type_k": "q8_0", "flash_attention": False},
+    "alone": {},
+}
+"""What CUDA is asked besides, at 8,192 tokens: types of keys and values."""
 NAMES = (
     "qwen35-4b", "qwen35-9b", "qwen35-27b", "qwen35-35b-a3b", "gemma4-12b", "gemma4-e2b",
     "gemma4-26b-a4b", "embeddinggemma", "gpt-oss-120b", "smollm2-135m",
@@ -56,14 +69,17 @@ Described = tuple[Mapping[str, Any], Sequence[tuple[str, str, list[int]]]]
 
 def main() -> None:
     """Ask llama.cpp about every model, and write what it answers beside this script."""
-    measure, shared = Path(sys.argv[1]), Path(sys.argv[2])
+    library, measure, shared = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+    asked = SETTINGS
+    if library == "CUDA":
+        asked = SETTINGS | {name: one | {"context": 8192} for name, one in MORE.items()}
     families = json.loads(gzip.decompress((HERE / "llama_cpp_families.json.gz").read_bytes()))
     path = shared / "reference" / "llama_cpp_golden.json.gz"
     golden = json.loads(gzip.decompress(path.read_bytes()))["models"]
     both = families["settings"]["4 layers on two GPUs"] | {"gpu_layers": 999}
     groups: dict[str, tuple[dict[str, Described], dict[str, dict[str, Any]]]] = {
-        "golden": (_described(golden), SETTINGS),
-        "made": (dict(_made(shared / "tools" / "make_models.py")), SETTINGS),
+        "golden": (_described(golden), asked),
+        "made": (dict(_made(shared / "tools" / "make_models.py")), asked),
         "families": (
             _described(families["models"]), families["settings"] | {"two GPUs": both}
         ),
@@ -77,7 +93,7 @@ def main() -> None:
         found["settings"][group] = {name: USUAL | one for name, one in settings.items()}
         found["cases"][group] = _measured(measure, models, found["settings"][group])
     text = json.dumps(found, separators=(",", ":")).encode()
-    (HERE / "llama_cpp_vulkan.json.gz").write_bytes(gzip.compress(text, mtime=0))
+    (HERE / f"llama_cpp_{library.lower()}.json.gz").write_bytes(gzip.compress(text, mtime=0))
 
 
 def _described(models: Mapping[str, Any]) -> dict[str, Described]:
@@ -122,14 +138,17 @@ def _answer(measure: Path, path: Path, values: Mapping[str, Any]) -> Any:
     words += [int(values["kv_unified"]), values["type_k"], values["type_v"]]
     words += [int(values[name]) for name in ("offload_kv", "swa_full", "all_logits")]
     words += [values["cpu_moe_layers"], int(values["devices"] < 2)]
-    devices = ",".join("0" * values["devices"])
+    count = values["devices"]
+    devices = ",".join("0" * count)
     done = subprocess.run(
         [measure],
         input=" ".join(map(str, words)) + "\n",
         capture_output=True,
         text=True,
         check=False,
-        env=os.environ | {"GGML_VK_VISIBLE_DEVICES": devices, "VK_STORAGE_RANGE": RANGE},
+        env=os.environ
+        | {"GGML_VK_VISIBLE_DEVICES": devices, "VK_STORAGE_RANGE": RANGE}
+        | {"GGML_CUDA_DEVICES": str(count)},
     )
     if not done.stdout.startswith("{"):  # it ended itself
         return None
