@@ -59,7 +59,7 @@ def compute_of(device: Device) -> tuple[int, int]:
 
 _REPORTED: Final = (
     *(("RTX 3090", 23.56), ("RTX 4090", 23.5), ("RTX 5090", 31.36)),
-    *(("L40S", 44.42), ("A100", 79.25), ("H100", 79.2)),
+    *(("L40S", 44.42), ("A100", 79.25), ("H100", 79.2), ("H200", 139.8)),
 )
 """GPUs whose driver reports less to CUDA than is sold under their name, and GiB: of logs."""
 
