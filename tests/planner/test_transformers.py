@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,6 +43,23 @@ def test_every_cache_has_the_size_of_transformers_own() -> None:
             windows=asked["kind"] != "dynamic-no-config",
         )
         assert made == case["bytes"], case
+
+
+_MEASURED = Path(__file__).parents[1] / "data/planner/transformers_h200.json"
+
+
+@pytest.mark.parametrize("model", json.loads(_MEASURED.read_text())["models"])
+def test_what_an_h200_held_while_a_prompt_was_read_is_between_the_ends(model: Any) -> None:
+    folder = Folder(model["config"], (), ())
+    h = Hyperparameters(folder=folder, block_count=folder.layers)
+    for run in model["runs"]:
+        settings = Settings(context=run["tokens"], static_cache=run["static"])
+        made = plan(h, settings, (CARD,), profile=NAME).gpus[0]
+        windowed = "sliding_attention" in model["config"].get("layer_types", ())
+        if not windowed:  # else it still has what the prompt stored
+            assert made.cache - made.cache % 512 == run["cache"]
+        low, high = made.cache + made.compute.low, made.cache + made.compute.high
+        assert low <= run["peak"] <= high, run
 
 
 def planned(

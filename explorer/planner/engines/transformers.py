@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from explorer.errors import PlanError
 from explorer.planner import settings as known
-from explorer.planner.devices import quoted
+from explorer.planner.devices import MIB, quoted
 from explorer.planner.engines.folders import (
     TERM_NAMES,
     TOWERS,
@@ -29,6 +29,7 @@ from explorer.planner.folder import Folder, StoredKind
 from explorer.planner.layers import inner_width, kv_sizes, layer_kinds, windowed_kinds
 from explorer.planner.plans import (
     MEMORY_TITLE,
+    NOTHING,
     CurveKind,
     CurveValue,
     Effective,
@@ -53,7 +54,10 @@ DTYPES: Final = MappingProxyType({"float32": 4, "bfloat16": 2, "float16": 2})
 _AUTO: Final = "auto"
 _DEFAULT: Final = 4096  # tokens where nothing is asked for
 _COUNTER: Final = 8  # bytes of the counter that some layers have
-_INNER, _HIDDEN = 3, 6
+_INNER, _HIDDEN = 3, 4  # of dense models, within 0.5 % on an H200
+_ROUTED: Final = 4  # copies of a token's state for each of its experts
+_CONTEXT: Final = Range(50 * MIB, 600 * MIB)
+"""CUDA's context, workspaces and kernels, as vLLM's logs have them; 595 MiB on an H200."""
 _FLOATS: Final = frozenset({"F64", "F32", "F16", "BF16"})
 _MXFP4, _BITSANDBYTES = "mxfp4", "bitsandbytes"
 _SCALES: Final = ("absmax", "quant_map", "SCB")  # of bitsandbytes: their type never changes
@@ -189,7 +193,8 @@ class _Outcome(FolderDetails):
     def peak(self) -> Range:
         """What reading the whole prompt at once takes beside weights and cache.
 
-        Layers with a window keep what the prompt stored until the next token comes.
+        Layers with a window keep what the prompt stored until the next token comes, and the usual
+        attention has a mask of a byte for each pair of tokens.
         """
         folder, element = self.folder, DTYPES[self.dtype]
         wide, inner = folder.number("hidden_size", default=0), inner_width(folder)
@@ -197,7 +202,12 @@ class _Outcome(FolderDetails):
         if not self.request.settings.static_cache:
             stored = cache_bytes(folder, self.context, element, windows=False) - self.cache
         low = self.context * element * (_INNER * inner + _HIDDEN * wide)
-        high = 2 * low + 2 * self.cache // folder.layers
+        routed = folder.number("num_experts_per_tok", "experts_per_token", default=0)
+        high = max(2 * low, self.context * element * (_HIDDEN + _ROUTED * routed) * wide)
+        high += 2 * self.cache // folder.layers
+        (kinds, window) = windowed_kinds(folder)
+        if "local" in kinds and 0 < window < self.context:
+            high += self.context**2
         high += 4 * folder.number("vocab_size", default=0)
         low, high = low + max(0, stored), high + max(0, stored)
         return Range(low, AtLeast(high) if self.unknown else high)
@@ -212,6 +222,7 @@ class _Outcome(FolderDetails):
         main = Holding(None, "cpu", None if host is None else host.free, terms=TERM_NAMES)
         first, *others = *gpus, main
         held = replace(first, weights=weights, cache=self.cache, compute=self.peak, layers=layers)
+        held = replace(held, reserve=NOTHING if first.device is None else _CONTEXT)
         return held, *others
 
     @cached_property
