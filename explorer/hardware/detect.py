@@ -169,6 +169,10 @@ class _NvmlSearch:
         sizes = self._ask("nvmlDeviceGetMemoryInfo", handle)
         if sizes is not None:
             free, total = int(sizes.free), int(sizes.total)
+            # CUDA reports all but what the driver keeps: so it was, to the byte, on an H200
+            version = getattr(self._nvml, "nvmlMemory_v2", None)
+            newer = self._ask("nvmlDeviceGetMemoryInfo", handle, version) if version else None
+            total -= 0 if newer is None else int(newer.reserved)
             if not 0 <= free <= total:
                 raise PlanError(f"the driver reports {free} free bytes of {total}")
             return free, total, False

@@ -26,6 +26,7 @@ class FakeGpu:
     uuid: str | None = "GPU-0"
     mig: Sequence[FakeGpu | None] | None = None
     broken: bool = False
+    reserved: int | None = None  # older drivers do not tell
 
 
 @dataclass
@@ -80,9 +81,12 @@ class FakeNvml:
         pair: tuple[int, int] = self._or_refuse(gpu.compute, "compute")
         return pair
 
-    def nvmlDeviceGetMemoryInfo(self, gpu: FakeGpu) -> SimpleNamespace:
+    nvmlMemory_v2 = 2
+
+    def nvmlDeviceGetMemoryInfo(self, gpu: FakeGpu, version: int = 1) -> SimpleNamespace:
         free = self._or_refuse(gpu.free, "memory")
-        return SimpleNamespace(free=free, total=gpu.total, used=gpu.total - free)
+        more = {"reserved": self._or_refuse(gpu.reserved, "reserved")} if version == 2 else {}
+        return SimpleNamespace(free=free, total=gpu.total, used=gpu.total - free, **more)
 
     def nvmlDeviceGetMigMode(self, gpu: FakeGpu) -> list[int]:
         self._or_refuse(gpu.mig, "mig")

@@ -28,6 +28,13 @@ def test_each_gpu_is_a_device() -> None:
     assert nvml.calls[-1] == "shutdown"
 
 
+def test_the_total_is_what_cuda_reports() -> None:
+    """As an H200 answered with driver 580.159.04, and torch beside it."""
+    h200 = FakeGpu("NVIDIA H200", 150_109_880_320, 150_754_820_096, (9, 0), reserved=644_939_776)
+    device = search(FakeNvml([h200])).devices[0]
+    assert device.total == device.free == 150_109_880_320
+
+
 def test_without_the_binding_there_is_a_note() -> None:
     found = search(None)
     assert found.devices == []

@@ -63,14 +63,15 @@ _REPORTED: Final = (
 )
 """GPUs whose driver reports less to CUDA than is sold under their name, and GiB: of logs."""
 
-_SOLD_AS: Final = 1.1  # times what is reported: the most that is sold as the same GPU
+_SOLD_AS: Final = (1.001, 1.1)  # times what is reported: what is sold as the same GPU
 
 
 def reported_bytes(device: Device) -> int:
     """Return all of a GPU's memory as CUDA reports it to vLLM."""
     for words, gib in _REPORTED:
         seen = round(gib * GIB)
-        if words in device.name and seen < device.capacity_bytes < seen * _SOLD_AS:
+        low, high = (seen * part for part in _SOLD_AS)
+        if words in device.name and low < device.capacity_bytes < high:
             return seen
     return device.capacity_bytes
 
