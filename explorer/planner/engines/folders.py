@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from explorer.errors import PlanError
 from explorer.parallel import Check, never
-from explorer.planner.devices import CPU, Device
+from explorer.planner.devices import CPU, MIB, Device
 from explorer.planner.folder import Folder
 from explorer.planner.hyperparameters import Hyperparameters
 from explorer.planner.plans import (
@@ -26,6 +26,7 @@ from explorer.planner.plans import (
     NamedBuffer,
     Number,
     Plan,
+    Range,
     Refusal,
     Term,
     Verdict,
@@ -40,6 +41,9 @@ TERM_NAMES: Final = MappingProxyType(
     {"cache": "kv_cache", "compute": "graph", "reserve": "reserved"}
 )
 """Part of a holding → the name of its figure."""
+
+CUDA_CONTEXT: Final = Range(50 * MIB, 600 * MIB)
+"""CUDA's context, workspaces and kernels: what logs of vLLM leave over; 595 MiB on an H200."""
 
 TOWERS: Final = "its vision or audio encoder"
 """What of a model that sees or hears is not known of any program."""

@@ -15,8 +15,9 @@ from typing import Any, Final
 
 from explorer.errors import PlanError
 from explorer.planner import settings as known
-from explorer.planner.devices import MIB, quoted
+from explorer.planner.devices import quoted
 from explorer.planner.engines.folders import (
+    CUDA_CONTEXT,
     TERM_NAMES,
     TOWERS,
     FolderDetails,
@@ -29,7 +30,6 @@ from explorer.planner.folder import Folder, StoredKind
 from explorer.planner.layers import inner_width, kv_sizes, layer_kinds, windowed_kinds
 from explorer.planner.plans import (
     MEMORY_TITLE,
-    NOTHING,
     CurveKind,
     CurveValue,
     Effective,
@@ -56,8 +56,6 @@ _DEFAULT: Final = 4096  # tokens where nothing is asked for
 _COUNTER: Final = 8  # bytes of the counter that some layers have
 _INNER, _HIDDEN = 3, 4  # of dense models, within 0.5 % on an H200
 _ROUTED: Final = 4  # copies of a token's state for each of its experts
-_CONTEXT: Final = Range(50 * MIB, 600 * MIB)
-"""CUDA's context, workspaces and kernels, as vLLM's logs have them; 595 MiB on an H200."""
 _FLOATS: Final = frozenset({"F64", "F32", "F16", "BF16"})
 _MXFP4, _BITSANDBYTES = "mxfp4", "bitsandbytes"
 _SCALES: Final = ("absmax", "quant_map", "SCB")  # of bitsandbytes: their type never changes
@@ -205,7 +203,7 @@ class _Outcome(FolderDetails):
         routed = folder.number("num_experts_per_tok", "experts_per_token", default=0)
         high = max(2 * low, self.context * element * (_HIDDEN + _ROUTED * routed) * wide)
         high += 2 * self.cache // folder.layers
-        (kinds, window) = windowed_kinds(folder)
+        kinds, window = windowed_kinds(folder)
         if "local" in kinds and 0 < window < self.context:
             high += self.context**2
         high += 4 * folder.number("vocab_size", default=0)
@@ -217,12 +215,14 @@ class _Outcome(FolderDetails):
         """What the first GPU holds, or main memory where there is none."""
         weights, layers = sum(self.layer_weights), tuple(range(self.folder.layers + 1))
         devices, host = self.request.devices, self.request.host
-        gpus = [Holding(one, "devices[0]", one.free, terms=TERM_NAMES) for one in devices[:1]]
+        gpus = [
+            Holding(one, "devices[0]", one.free, reserve=CUDA_CONTEXT, terms=TERM_NAMES)
+            for one in devices[:1]
+        ]
         gpus += not_used(devices, 1)
         main = Holding(None, "cpu", None if host is None else host.free, terms=TERM_NAMES)
         first, *others = *gpus, main
         held = replace(first, weights=weights, cache=self.cache, compute=self.peak, layers=layers)
-        held = replace(held, reserve=NOTHING if first.device is None else _CONTEXT)
         return held, *others
 
     @cached_property

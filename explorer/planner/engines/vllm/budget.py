@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from explorer.errors import PlanError
 from explorer.planner.devices import GIB, MIB, Device
+from explorer.planner.engines.folders import CUDA_CONTEXT
 from explorer.planner.folder import Folder
 from explorer.planner.layers import inner_width
 from explorer.planner.plans import Range
@@ -28,7 +29,6 @@ _SAMPLER_PART: Final = 4
 _INNER: Final = (2, 3)  # of a network's width, at both ends
 _HIDDEN: Final = (4, 8)
 _WIDE: Final = 2  # bytes of an activation
-_NON_TORCH: Final = Range(50 * MIB, 600 * MIB)  # CUDA's context and workspaces
 _NCCL: Final = Range(200 * MIB, 1536 * MIB)  # with several GPUs
 _GRAPHS: Final = Range(100 * MIB, 800 * MIB)
 
@@ -149,7 +149,7 @@ NON_TORCH, GRAPHS = "non-torch", "graphs"
 
 def parts(gpus: int, *, eager: bool) -> dict[str, Range]:
     """Return what CUDA with NCCL, and captured graphs take on each GPU."""
-    low, high = _NON_TORCH
+    low, high = CUDA_CONTEXT
     if gpus > 1:
         low, high = low + _NCCL.low, high + _NCCL.high
     return {NON_TORCH: Range(low, high), GRAPHS: Range(0, 0) if eager else _GRAPHS}
