@@ -7,8 +7,9 @@ the folder with `reference` and `tools`:
 
 Neither needs a GPU. Mesa's lavapipe is a Vulkan device (Debian: mesa-vulkan-drivers, libvulkan-dev,
 glslc, spirv-headers); of CUDA's backend the own code runs, linked with `no_cuda.cpp` in place of
-CUDA's runtime. Models are headers without weights. llama.cpp only simulates its allocations, but
-with two GPUs, where this is not the same.
+CUDA's runtime, and settings drawn at random are asked, too. Models are headers without weights.
+llama.cpp only simulates its allocations, but with two GPUs and with drawn settings: a simulation
+forgets which device a tensor was pinned to (`ggml_backend_sched_reserve_size`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import gzip
 import importlib.util
 import json
 import os
+import random
 import struct
 import subprocess
 import sys
@@ -92,6 +94,9 @@ def main() -> None:
     for group, (models, settings) in groups.items():
         found["settings"][group] = {name: USUAL | one for name, one in settings.items()}
         found["cases"][group] = _measured(measure, models, found["settings"][group])
+    if library == "CUDA":
+        models = {name: one for of_group, _ in groups.values() for name, one in of_group.items()}
+        found["cases"]["drawn"] = _drawn_and_measured(measure, models)
     text = json.dumps(found, separators=(",", ":")).encode()
     (HERE / f"llama_cpp_{library.lower()}.json.gz").write_bytes(gzip.compress(text, mtime=0))
 
@@ -132,13 +137,57 @@ def _measured(
     return found
 
 
-def _answer(measure: Path, path: Path, values: Mapping[str, Any]) -> Any:
+def _drawn_and_measured(measure: Path, models: Mapping[str, Described]) -> dict[str, list[Any]]:
+    """Return for each model settings with one, two and three GPUs, and what llama.cpp says."""
+    found: dict[str, list[Any]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.gguf"
+        for model, described in models.items():
+            write_header(path, *described)
+            chance = random.Random(model)
+            drawn = [_drawn(chance, devices) for devices in (1, 2, 3)]
+            found[model] = [
+                [values, _answer(measure, path, USUAL | values, simulated=False)]
+                for values in drawn
+            ]
+    return found
+
+
+def _drawn(chance: random.Random, devices: int) -> dict[str, Any]:
+    """Return settings that differ from the usual ones."""
+    kind = chance.choice(["f16", "f16", "f16", "q8_0", "q4_0", "bf16", "f32"])
+    ubatch = chance.choice([32, 128, 256, 512, 512, 512, 1024, 2048])
+    drawn = {
+        "context": chance.choice([512, 1000, 4096, 8192, 20000, 32768]),
+        "parallel": chance.choice([1, 1, 1, 2, 3, 4]),
+        "ubatch": ubatch,
+        "batch": max(ubatch, chance.choice([512, 2048, 2048])),
+        "gpu_layers": chance.choice([999, 999, 999, 1, 3, 5, 12]),
+        "devices": devices,
+        "flash_attention": chance.choice([None, None, True, False]),
+        "kv_unified": chance.random() < 0.4,
+        "type_k": kind,
+        "type_v": chance.choice([kind, kind, kind, "f16"]),
+        "offload_kv": chance.random() > 0.2,
+        "swa_full": chance.random() < 0.15,
+        "all_logits": chance.random() < 0.1,
+        "cpu_moe_layers": chance.choice([0, 0, 0, 0, 2, 30]),
+    }
+    if devices > 1 and chance.random() < 0.3:
+        drawn["tensor_split"] = [chance.randint(1, 4) for _ in range(devices)]
+    return {name: value for name, value in drawn.items() if value != USUAL.get(name)}
+
+
+def _answer(
+    measure: Path, path: Path, values: Mapping[str, Any], *, simulated: bool | None = None
+) -> Any:
     flash = {None: "auto", True: "on", False: "off"}[values["flash_attention"]]
     words = [path, *(values[name] for name in tuple(USUAL)[:6]), flash]
     words += [int(values["kv_unified"]), values["type_k"], values["type_v"]]
     words += [int(values[name]) for name in ("offload_kv", "swa_full", "all_logits")]
-    words += [values["cpu_moe_layers"], int(values["devices"] < 2)]
     count = values["devices"]
+    words += [values["cpu_moe_layers"], int(count < 2 if simulated is None else simulated)]
+    words.append(",".join(map(str, values.get("tensor_split", ()))) or "-")
     devices = ",".join("0" * count)
     done = subprocess.run(
         [measure],

@@ -11,7 +11,8 @@
 //       device->properties.limits.maxStorageBufferRange = (uint32_t) std::stoull(range); }
 // A job: path, context, sequences, batch, micro-batch, layers on GPUs, devices, flash attention (on,
 // off, auto), unified (0, 1), types of keys and values, cache on GPUs (0, 1), whole cache of windows,
-// logits of all tokens, blocks with experts on the CPU, whether to simulate the allocations.
+// logits of all tokens, blocks with experts on the CPU, whether to simulate the allocations, shares
+// of the devices (1,2,3 or -).
 #include "llama.h"
 #include "llama-ext.h"
 #include "ggml-backend.h"
@@ -38,8 +39,8 @@ int main() {
     llama_model * model = nullptr;
     while (std::getline(std::cin, line)) {
         std::istringstream in(line);
-        std::string path, fa, tk, tv, moe; int ctx, par, batch, ub, ngl, ndev, kvu, offload, full, all, dry;
-        in >> path >> ctx >> par >> batch >> ub >> ngl >> ndev >> fa >> kvu >> tk >> tv >> offload >> full >> all >> moe >> dry;
+        std::string path, fa, tk, tv, moe, shares; int ctx, par, batch, ub, ngl, ndev, kvu, offload, full, all, dry;
+        in >> path >> ctx >> par >> batch >> ub >> ngl >> ndev >> fa >> kvu >> tk >> tv >> offload >> full >> all >> moe >> dry >> shares;
         std::vector<ggml_backend_dev_t> devs;
         for (size_t i = 0; i < ggml_backend_dev_count(); ++i) {
             auto d = ggml_backend_dev_get(i);
@@ -47,12 +48,16 @@ int main() {
         }
         if ((int) devs.size() < ndev) { fprintf(stderr, "only %zu devices\n", devs.size()); return 3; }
         devs.push_back(nullptr);
-        std::ostringstream key; key << path << ' ' << ngl << ' ' << ndev << ' ' << moe << ' ' << dry;
+        std::ostringstream key; key << path << ' ' << ngl << ' ' << ndev << ' ' << moe << ' ' << dry << ' ' << shares;
         if (key.str() != held) {
             if (model) llama_model_free(model);
             auto mp = llama_model_default_params();
             mp.devices = devs.data(); mp.n_gpu_layers = ngl; mp.no_alloc = dry; mp.load_mode = LLAMA_LOAD_MODE_NONE; 
             std::vector<float> split(16, 0.0f); for (int i = 0; i < ndev; ++i) split[i] = 1.0f;
+            if (shares != "-") {
+                std::stringstream parts(shares); std::string one; int i = 0;
+                while (std::getline(parts, one, ',')) split[i++] = std::stof(one);
+            }
             if (ndev > 1) mp.tensor_split = split.data();
             std::vector<std::string> pats; std::vector<llama_model_tensor_buft_override> ov;
             int n = atoi(moe.c_str());

@@ -312,7 +312,7 @@ def _has_flash_attention(header: Header, settings: Settings, places: _Places) ->
     types = settings.type_k, settings.type_v
     if lacks_kernel(header, settings.library, types, revision(settings.build)):
         return False
-    if settings.offload_kv or not any(header.recurrent):
+    if not any(header.recurrent):
         return True
     one = replace(settings, context=_CONTEXT_STEP, parallel=1, ubatch=1, flash_attention=True)
     batch = _batch(header, one, _CONTEXT_STEP, _CONTEXT_STEP, 1, flash_attention=True)
@@ -325,13 +325,16 @@ def _placement(header: Header, settings: Settings, places: _Places) -> Placement
     everything = not 0 <= settings.gpu_layers <= header.blocks
     # also an override that no tensor meets turns the pipeline off
     overridden = settings.overrides or settings.cpu_moe_layers
+    pipelined = settings.devices > 1 and everything and settings.offload_kv and not overridden
     return Placement(
         gpus=settings.devices,
         host=places.host,
         of_layer=places.of_layer,
         moved=moved,
         offload_kv=settings.offload_kv,
-        pipelined=settings.devices > 1 and everything and settings.offload_kv and not overridden,
+        offloaded=everything,
+        pipelined=pipelined,
+        pinned=pipelined,
     )
 
 

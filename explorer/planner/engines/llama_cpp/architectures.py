@@ -189,20 +189,28 @@ _CHOSEN: Final = Architecture(
 
 ARCHITECTURES: Final[dict[str, Architecture]] = {
     # Within 1 % of what llama.cpp allocates, of golden models or of small ones (docs/planner.md)
-    **_alike("arcee chatglm dbrx ernie4_5 exaone internlm2 maincoder minicpm", _EXACT),
-    **_alike("minimax-m2 pockettts qwen qwen2 qwen3 qwen3moe seed_oss xverse", _EXACT),
+    **_alike("arcee chatglm ernie4_5 exaone internlm2 minicpm", _EXACT),
+    **_alike("qwen qwen2 qwen3 qwen3moe seed_oss xverse", _EXACT),
     "bailingmoe2": replace(_EXACT, summed_experts=False),
-    "exaone-moe": replace(_EXACT, windows=4, summed_experts=False),
+    "exaone-moe": replace(_EXACT, windows=4, rotated="windowed", summed_experts=False),
     "mellum": replace(_EXACT, windows=4),
-    "plamo3": replace(_EXACT, windows=8),
+    "plamo3": replace(_EXACT, windows=8, pinned_last_norm=True),
     "laguna": replace(_EXACT, windows=4, full_first=True, summed_experts=False),
     "spark2_5": replace(_EXACT, windows="file"),
     "maple": replace(_EXACT, windows="file", rotated="windowed"),
-    "afmoe": replace(_EXACT, windows=4, rotated="3 of 4", summed_experts=False),
+    "afmoe": replace(
+        _EXACT,
+        windows=4,
+        rotated="3 of 4",
+        summed_experts=False,
+        pinned_last_norm=True,
+        scaled_input="all",
+    ),
     "exaone4": replace(_EXACT, windows=4, window=4096, windowed_models=64, rotated="windowed"),
+    "minimax-m2": replace(_EXACT, normed_before_heads=True),
     "olmo2": replace(_EXACT, windows=4, normed_before_heads=True),
     "baichuan": replace(_EXACT, rotated="32 blocks"),
-    **_alike("hunyuan-moe hunyuan-dense", replace(_EXACT, normed_when_rotated=True)),
+    **_alike("hunyuan-dense hunyuan-moe maincoder", replace(_EXACT, normed_when_rotated=True)),
     "hunyuan_vl": replace(_EXACT, normed_when_rotated=True, positions="by sections"),
     "glm4": replace(_EXACT, positions="by sections", pinned_last_norm=True),
     **_alike("paddleocr qwen2vl qwen3tts qwen3vl qwen3vlmoe", _MROPE),
@@ -279,7 +287,7 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
         weighted_first=True,
     ),
     # norms with a mean
-    "orion": replace(_EXACT, norm="norm"),
+    **_alike("dbrx orion pockettts", replace(_EXACT, norm="norm")),
     "stablelm": replace(_EXACT, norm="norm", network_without_norm=True),
     "olmo": replace(_EXACT, norm="norm", always_normed=True),
     "falcon": replace(_EXACT, norm="norm", parallel="attention"),
@@ -293,7 +301,9 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
     "gemma": _GEMMA,
     "gemma2": replace(_GEMMA, windows=2, window=4096, scaled_logits=3, softcap=True),
     "gemma3": replace(_GEMMA, windows=6, scaled_input="rows"),
-    "gemma-embedding": replace(_GEMMA, windows=6, cache="none", causal=False, has_logits=False),
+    "gemma-embedding": replace(
+        _GEMMA, windows=6, scaled_input="rows", cache="none", causal=False, has_logits=False
+    ),
     "gemma4": replace(
         _EXACT,
         windows="file",
@@ -307,12 +317,13 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
         drafted_since=9553,
     ),
     "granite": replace(_GRANITE, biased=True, rotated="file"),
-    "granitemoe": _GRANITE,
+    "granitemoe": replace(_GRANITE, biased=True),
     "granitehybrid": replace(
         _GRANITE, recurrent="no keys", cache="ahead", biased=True, rotated="file"
     ),
     # texts that are not made from left to right
-    **_alike("dream llada-moe rnd1", _DIFFUSION),
+    **_alike("dream rnd1", _DIFFUSION),
+    "llada-moe": replace(_DIFFUSION, summed_experts=False),
     "llada": replace(_DIFFUSION, rope_factors="unused"),
     # with states
     "mamba": replace(_MAMBA, recurrence=mamba),
@@ -349,7 +360,7 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
     **_alike("qwen35 qwen35moe", replace(_QWEN3NEXT, positions="four")),
     # The same, but not within 1 % in every circumstance
     **_alike("ernie4_5-moe grovemoe openelm", _BAND),
-    "grok": replace(_BAND, flash_attention=False),
+    "grok": replace(_BAND, flash_attention=False, pinned_last_norm=True),
     "llama-embed": replace(_BAND, cache="unread"),
     "muse-glimmer": replace(_BAND, windows=4),
     "mimo2": replace(

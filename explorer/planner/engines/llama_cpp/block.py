@@ -74,7 +74,9 @@ class Placement:
     of_layer: Sequence[str]  # buffer of each layer, the output last
     moved: Mapping[str, str]  # names of weights that lie elsewhere → buffer
     offload_kv: bool
+    offloaded: bool  # all layers, the output's among them, are on GPUs
     pipelined: bool  # GPUs work on different batches at a time
+    pinned: bool  # norms stay on the device of their layer
 
     def of_weights(self, name: str, layer: int) -> int:
         """Return the device of a weight that is used in a layer; -1 for the input."""
@@ -92,10 +94,15 @@ class Placement:
         return self.of_block(block) if self.offload_kv else self.gpus
 
     @property
+    def any_on_host(self) -> bool:
+        """Whether weights but the input's lie in main memory, or the cache."""
+        return bool(self.moved) or not (self.offloaded and self.offload_kv)
+
+    @property
     def key(self) -> Hashable:
         """What makes two placements equal."""
         places, moved = tuple(self.of_layer), tuple(self.moved.items())
-        return self.gpus, places, moved, self.offload_kv, self.pipelined
+        return self.gpus, places, moved, self.offload_kv, self.pipelined, self.pinned
 
     @cached_property
     def _devices(self) -> dict[str, int]:
@@ -184,11 +191,12 @@ class Block:
         is_other = layer == self.header.blocks and self.rules.last_norm != "as others"
         current = like(self.rules.last_norm if is_other else self.rules.norm, current)
         names = self.header.weights_by_name
-        pinned = self.rules.pinned_last_norm or not prefix.endswith("post_ffw_norm.")
-        if pinned and layer < self.header.blocks and self.placement.pipelined:
-            current.pinned = self.placement.of_block(layer)
         # falcon-h1 has norms without the ending
         name = f"{prefix}weight" if f"{prefix}weight" in names else prefix[:-1]
+        pinned = self.rules.pinned_last_norm or not prefix.endswith("post_ffw_norm.")
+        is_weighed = name in names or f"{prefix}bias" in names
+        if pinned and is_weighed and layer < self.header.blocks and self.placement.pinned:
+            current.pinned = self.placement.of_block(layer)
         if name in names:
             current = like("mul", current, self.stored(name, layer))
         if f"{prefix}bias" in names:
@@ -503,7 +511,10 @@ def _by_scores(
         found = _decompressed(block, decompress, found)
     found = permute(found)
     a, b, c, d = found.extent
-    return made("cont", (a * b, c * d), found)
+    joined = made("cont", (a * b, c * d), found)
+    if not block.placement.offload_kv:
+        joined.pinned = block.placement.gpus
+    return joined
 
 
 def _decompressed(block: Block, decompress: Tensor, values: Tensor) -> Tensor:
@@ -547,7 +558,9 @@ def _stored_values(block: Block, v: Tensor, cells: int, side: str, *, is_own: bo
             rows = made("pad", (widest, batch.tokens), rows)
         target = reshape(cache, *cache.extent)
         block.graph.expand(written(target, reshape(rows, 1, widest * batch.tokens), *index))
-    return block.cache_view(cache, batch.type_v, (cells, heads, length, batch.streams))
+    values = block.cache_view(cache, batch.type_v, (cells, heads, length, batch.streams))
+    values.nbytes -= batch.type_v.nbytes(cells * (widest - width)) or 0  # of the last stream
+    return values
 
 
 def network(block: Block, current: Tensor, suffix: str = "") -> Tensor:
@@ -624,7 +637,7 @@ def _choice(block: Block, logits: Tensor, tokens: int) -> tuple[Tensor, Tensor]:
         sigmoid = rules.gate == "sigmoid" or header.expert_gating == 2
         probabilities = like("unary" if sigmoid else "soft_max", logits)
     choosing = logits if rules.weighted_first else probabilities
-    bias = block.weight("exp_probs_b.bias")
+    bias = block.weight("exp_probs_b.bias") or block.weight("exp_probs_b")
     if bias is not None:
         choosing = like("add", choosing, bias)
     if header.expert_groups > 1:

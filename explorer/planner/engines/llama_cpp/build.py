@@ -240,6 +240,8 @@ def _normed_for_network(block: Block, middle: Tensor, normed: Tensor) -> Tensor:
         return block.norm(middle, "ffn_norm")
     if _is_norm_of_network(block):
         return block.norm(middle, "post_attention_norm")
+    if block.has("attn_output_norm.weight"):  # of dbrx
+        return block.norm(middle, "attn_output_norm")
     if block.has("post_ffw_norm.weight"):
         return middle  # it is normed behind instead
     if block.rules.network_without_norm:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from explorer.parallel import collector_paused
@@ -65,12 +66,23 @@ def compute_buffers(
     if accuracy == "exact" and not was_compared:
         accuracy = "band"
     low, high = _LIMITS[accuracy]
+    one_each = batch._replace(tokens=batch.sequences, outputs=batch.sequences)
+    pinned = replace(placement, pinned=placement.offloaded)
     try:
-        sizes = _remembered(header, batch, placement)
+        sizes = most = _remembered(header, batch, placement)
+        if placement.any_on_host:  # else no buffer of the smaller graph is larger
+            sizes = most = [*map(max, sizes, _remembered(header, one_each, placement))]
+        if placement.gpus > 1 and pinned != placement:
+            # a load pins norms, and a dry run, which golden data are, does not
+            graphs = (_remembered(header, one, pinned) for one in (batch, one_each))
+            most = [*map(max, *graphs)]
     except UnknownGraphError:
-        most = _most(header, batch)
-        return "unknown architecture", [Compute(None, 0, most)] * (placement.gpus + 1)
-    found = [Compute(size, size * low // 100, -(-size * high // 100)) for size in sizes]
+        limit = _most(header, batch)
+        return "unknown architecture", [Compute(None, 0, limit)] * (placement.gpus + 1)
+    found = [
+        Compute(size, min(size, other) * low // 100, -(-max(size, other) * high // 100))
+        for size, other in zip(sizes, most, strict=True)
+    ]
     return accuracy, found
 
 
@@ -139,7 +151,7 @@ def _to_build(header: Header, placement: Placement) -> tuple[list[int], Hashable
     """Return the blocks that are built, and all that their graph follows from but the batch."""
     kinds, ends = _kinds(header, placement)
     built = blocks_to_build(kinds)
-    fixed = placement.gpus, placement.offload_kv, placement.pipelined
+    fixed = placement.gpus, placement.offload_kv, placement.pipelined, placement.pinned
     key = fixed, ends, tuple(kinds[block] for block in built)
     return [header.first + block for block in built], key
 
