@@ -101,9 +101,17 @@ class Architecture:
     norm_without_weights: bool = False  # of rotated queries and keys
     # Blocks whose queries and keys are rotated; "32 blocks": all, of a model with so many
     rotated: Literal[
-        "all", "file", "windowed", "3 of 4", "3 of 4 if windowed", "32 blocks", "none"
+        "all",
+        "file",
+        "windowed",
+        "windowed or dense",
+        "3 of 4",
+        "3 of 4 if windowed",
+        "32 blocks",
+        "none",
     ] = "all"
-    output_bias: bool = True  # the bias of attention's last matrix is added, if there is one
+    qkv_bias: bool = True  # the biases of queries, keys and values are added, if there are any
+    output_bias: bool = True  # that of attention's last matrix, too
     biased: bool = False  # the network adds its biases
     gate: Literal["soft_max", "sigmoid", "late"] = "soft_max"  # of experts; "late": once chosen
     summed_experts: bool = True  # weights of experts are made to sum up to one
@@ -189,7 +197,7 @@ _CHOSEN: Final = Architecture(
 
 ARCHITECTURES: Final[dict[str, Architecture]] = {
     # Within 1 % of what llama.cpp allocates, of golden models or of small ones (docs/planner.md)
-    **_alike("arcee chatglm ernie4_5 exaone internlm2 minicpm", _EXACT),
+    **_alike("arcee chatglm ernie4_5 exaone grovemoe internlm2 minicpm", _EXACT),
     **_alike("qwen qwen2 qwen3 qwen3moe seed_oss xverse", _EXACT),
     "bailingmoe2": replace(_EXACT, summed_experts=False),
     "exaone-moe": replace(_EXACT, windows=4, rotated="windowed", summed_experts=False),
@@ -359,20 +367,25 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
     ),
     **_alike("qwen35 qwen35moe", replace(_QWEN3NEXT, positions="four")),
     # The same, but not within 1 % in every circumstance
-    **_alike("ernie4_5-moe grovemoe openelm", _BAND),
+    **_alike("ernie4_5-moe openelm", _BAND),
     "grok": replace(_BAND, flash_attention=False, pinned_last_norm=True),
     "llama-embed": replace(_BAND, cache="unread"),
     "muse-glimmer": replace(_BAND, windows=4),
     "mimo2": replace(
-        _BAND, windows="file", biased=True, ahead=_ahead("rows before norm"), drafted_since=10189
+        _EXACT,
+        windows="file",
+        qkv_bias=False,
+        biased=True,
+        ahead=_ahead("rows before norm"),
+        drafted_since=10189,
     ),
     "cohere2moe": replace(
-        _BAND,
+        _EXACT,
         windows=4,
         full_first=True,
         loaded_ahead=_AHEAD,
         parallel="residual",
-        rotated="windowed",
+        rotated="windowed or dense",
         summed_experts=False,
         halved_experts=True,
         outputs="behind norm",

@@ -293,18 +293,17 @@ def gated(block: Block, attended: Tensor, current: Tensor) -> Tensor:
 def _is_rotated(block: Block) -> bool:
     """Return whether a block's queries and keys are rotated by their positions."""
     windows, is_fourth = block.header.windowed, (block.index + 1) % 4 == 0
-    match block.rules.rotated:
-        case "windowed":
-            return windows[block.index] or not any(windows)
-        case "3 of 4":
-            return not is_fourth
-        case "3 of 4 if windowed":
-            return not is_fourth or not any(windows)
-        case "none":
-            return False
-        case "32 blocks":
-            return block.header.blocks == 32
-    return block.header.rotated
+    is_dense = not block.has("ffn_gate_inp.weight")
+    return {
+        "all": block.header.rotated,
+        "file": block.header.rotated,
+        "windowed": windows[block.index] or not any(windows),
+        "windowed or dense": windows[block.index] or is_dense,
+        "3 of 4": not is_fourth,
+        "3 of 4 if windowed": not is_fourth or not any(windows),
+        "32 blocks": block.header.blocks == 32,
+        "none": False,
+    }[block.rules.rotated]
 
 
 def projected(block: Block, current: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -313,13 +312,13 @@ def projected(block: Block, current: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     heads, kv_heads = header.heads[block.index], header.kv_heads[block.index]
     key, value = header.lengths_of(block.index)
     if block.has("attn_qkv.weight"):
-        joined = block.linear("attn_qkv", current)
+        joined = block.linear("attn_qkv", current, biased=block.rules.qkv_bias)
         return (
             view(joined, key, heads, tokens),
             view(joined, key, kv_heads, tokens),
             view(joined, value, kv_heads, tokens),
         )
-    q, k, v = (block.linear(f"attn_{name}", current) for name in "qkv")
+    q, k, v = (block.linear(f"attn_{name}", current, biased=block.rules.qkv_bias) for name in "qkv")
     if block.rules.normed_before_heads:
         q, k = block.norm(q, "attn_q_norm"), block.norm(k, "attn_k_norm")
     return (
