@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from explorer.planner.engines.llama_cpp import allocation
-from explorer.planner.engines.llama_cpp.backends import Backend
+from explorer.planner.engines.llama_cpp.backends import Backend, backend_of
 from explorer.planner.engines.llama_cpp.builds import Revision, revision
 from explorer.planner.engines.llama_cpp.header import Header
 from tests.planner.golden import SUBSET, Golden
@@ -35,7 +35,7 @@ def families() -> dict[str, Any]:
 
 @pytest.fixture
 def nothing_is_fused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plan for the device of the golden data: it answers like CUDA, fuses nothing, scans all."""
+    """Plan for the device of the golden data: it answers like CUDA, fuses nothing, computes all."""
 
     def asked(build: int) -> Revision:
         return revision(build)._replace(summed_at_once=False)
@@ -43,5 +43,9 @@ def nothing_is_fused(monkeypatch: pytest.MonkeyPatch) -> None:
     def scans_all(_header: Header, _backend: Backend) -> bool:
         return False
 
+    def multiplies_all(library: str) -> Backend:
+        return backend_of(library)._replace(wide_experts=True)
+
     monkeypatch.setattr(allocation, "revision", asked)
+    monkeypatch.setattr(allocation, "backend_of", multiplies_all)
     monkeypatch.setattr(Header, "scans_on_host", scans_all)

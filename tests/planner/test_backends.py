@@ -150,7 +150,7 @@ def test_settings_drawn_at_random_take_what_cuda_allocates(shared_reference: Pat
                 counted["all"] += 1
                 counted["equal"] += compute == measured[2]
     assert counted["all"] > 500
-    assert counted["equal"] / counted["all"] > 0.95
+    assert counted["equal"] / counted["all"] > 0.94
 
 
 def test_metal_copies_the_cache_in_16_bits_since_a_build() -> None:

@@ -94,6 +94,7 @@ class Architecture:
     scaled_input: Literal["no", "all", "if set", "rows"] = "no"
     scaled_query: bool = False
     scaled_residual: bool = False  # if the file has the factor
+    scaled_last_norm: bool = False  # what the logits are made of
     scaled_logits: int = 0  # operations
     softcap: bool = False  # of scores
     normed_before_heads: bool = False  # queries and keys
@@ -118,6 +119,7 @@ class Architecture:
     weighted_first: bool = False  # experts' weights are applied to what they read
     divided_gate: bool = False  # of the shared expert, by its logits
     halved_experts: bool = False  # with the shared expert
+    wide_experts: bool = False  # what their last matrix reads does not fit into f16
     # Where the rows are chosen whose logits are asked for
     outputs: Literal["last block", "before norm", "rows before norm", "behind norm"] = "last block"
     has_logits: bool = True  # else the graph ends with the last norm
@@ -284,6 +286,14 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
         drafted_since=10261,
         filtered_ahead=False,
     ),
+    "minicpm3": replace(
+        _EXACT,
+        attention=latent_attention,
+        scaled_input="all",
+        scaled_residual=True,
+        scaled_last_norm=True,
+    ),
+    "mistral4": replace(_EXPERTS, latent=True, attention=latent_attention, wide_experts=True),
     "llama4": replace(
         _EXPERTS,
         windows=4,
@@ -402,7 +412,7 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
     # Whose graphs are not known: weights, caches and states only
     **_alike("arwkv7 rwkv6 rwkv6qwen2 rwkv7", _RWKV),
     **_alike("cogvlm refact", replace(UNKNOWN, rope_factors="unused")),
-    **_alike("deepseek2-ocr mistral4", replace(UNKNOWN, latent=True)),
+    "deepseek2-ocr": replace(UNKNOWN, latent=True),
     "kimi-linear": _KIMI,
     "kimi-k3": replace(_KIMI, rolls_back=True),
     "bailingmoe3": replace(

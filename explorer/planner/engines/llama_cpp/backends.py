@@ -29,6 +29,7 @@ class Backend(NamedTuple):
     scratch: Literal["copies", "metal", "none"] = "copies"
     piece: int = 0  # a compute buffer is made of pieces that are no larger; 0: of one
     broadcasts: bool = True  # multiplies a matrix with several sequences at a time
+    wide_experts: bool = False  # multiplies those of experts with what does not fit into f16
     # of computation (`reordering`), or as the graph has it; "cuda": with what is fused (`fusing`)
     order: Literal["graph", "cuda", "vulkan", "metal"] = "cuda"
     was_compared: bool = False  # whether its compute buffers are those of a real run

@@ -673,6 +673,8 @@ def _of_best_groups(block: Block, choosing: Tensor, count: int, tokens: int) -> 
 
 def _of_experts(block: Block, part: str, current: Tensor, chosen: Tensor) -> Tensor:
     found = mul_mat_id(block.need(f"ffn_{part}_exps.weight"), current, chosen)
+    is_wide = part == "down" and block.rules.wide_experts
+    found.on_host = is_wide and not block.batch.backend.wide_experts
     bias = block.weight(f"ffn_{part}_exps.bias")
     return found if bias is None else like("add_id", found, bias, chosen)
 

@@ -197,6 +197,8 @@ def _logits(block: Block, current: Tensor) -> Tensor:
     current.is_output = True
     if not rules.has_logits:
         return current
+    if rules.scaled_last_norm:
+        current = like("scale", current)
     output = "output.weight" if block.header.has_output else "token_embd.weight"
     output = f"{own}head.weight" if own and f"{own}head.weight" in names else output
     current = mul_mat(block.stored(output, blocks), current)

@@ -98,7 +98,7 @@ _GRAPHS: Final[Mapping[str, int]] = {
     **dict.fromkeys(("granitehybrid", "nemotron_h", "nemotron_h_moe"), 9441),
     "gemma4": 10204,
     **dict.fromkeys(("granitemoe", "mamba2"), 10605),
-    **dict.fromkeys(("plamo3", "pockettts"), NEWEST),
+    **dict.fromkeys(("minicpm3", "mistral4", "plamo3", "pockettts"), NEWEST),
 }
 """Architectures whose graph was another one before a build: compute buffers, up to a quarter."""
 

@@ -297,8 +297,8 @@ def _of_stored(tensor: Tensor, host: int) -> int:
     for source in tensor.sources:
         if source.weights:
             place = source.place
-            if tensor.on_host and place != host:
-                return -1
+            if tensor.on_host:
+                return host if place == host else -1
             return 0 if place == host > 0 and tensor.rows >= _OFFLOADED_ROWS else place
     return -1
 
