@@ -32,7 +32,7 @@ from explorer.qt.widgets.labels import plain_label
 from explorer.sources import Address, is_address, parse_address
 from explorer.sources.remote.addresses import HUB, as_path, forbidden_by, host_of, refuse_all
 from explorer.sources.remote.requests import allow
-from explorer.text import bytes_text, integer_text, plain_text, shorten
+from explorer.text import bytes_text, counted, plain_text, shorten
 
 if TYPE_CHECKING:
     from explorer.formats import Tensor
@@ -359,7 +359,7 @@ class TrafficLabel(QObject):
         if traffic is not None and traffic.requests:
             text = (
                 f"Read only. {bytes_text(traffic.nbytes)} fetched in "
-                f"{integer_text(traffic.requests)} requests."
+                f"{counted(traffic.requests, 'request')}."
             )
         if self._label.text() != text:
             self._label.setText(text)

@@ -38,7 +38,7 @@ from explorer.qt.widgets.pages import TYPED, PlotPage, Reader, ReadingPage, Refu
 from explorer.qt.widgets.plot_panel import PicturePanel, PlotPanel, Readings
 from explorer.qt.widgets.progress import ProgressLine
 from explorer.qt.widgets.table_view import TableView
-from explorer.text import float_text, integer_text, percent_text, plain_text, shape_text
+from explorer.text import counted, float_text, integer_text, percent_text, plain_text, shape_text
 
 # The three pictures of an error with table and read-out: weights, errors, density.
 
@@ -108,15 +108,13 @@ class ErrorPanel(PlotPanel):
         if not curve.outside:
             return ""
         share = percent_text(curve.outside / total)
-        return f"{integer_text(curve.outside)} errors ({share}) lie outside"
+        return f"{counted(curve.outside, 'error')} ({share}) outside"
 
     def _describe_error(self, readings: Readings) -> str:
         reading = readings[0]
         low, high = float_text(reading.low, 4), float_text(reading.high, 4)
-        return (
-            f"{low} to {high}   {integer_text(reading.count)} "
-            f"weights   {percent_text(reading.share)}"
-        )
+        weights = counted(reading.count, "weight")
+        return f"{low} to {high}   {weights}   {percent_text(reading.share)}"
 
 
 class DensityPanel(PicturePanel):
@@ -151,7 +149,7 @@ class DensityPanel(PicturePanel):
         share = percent_text(reading.count / self._total if self._total else 0.0)
         self.show_text(
             f"reference {reference}   candidate {candidate}   "
-            f"{integer_text(reading.count)} weights   {share}"
+            f"{counted(reading.count, 'weight')}   {share}"
         )
 
 
@@ -163,10 +161,7 @@ def _left_out(square: PairSquare, picture: ErrorPicture) -> str:
     if not square.outside:
         return ""
     share = percent_text(square.outside / picture.metrics.compared)
-    return (
-        f"{integer_text(square.outside)} pairs ({share}) have a weight that lies outside, and are "
-        "left out"
-    )
+    return f"Left out: {counted(square.outside, 'pair')} ({share}) with a weight outside"
 
 
 AnyPanel: TypeAlias = WeightsPanel | ErrorPanel | DensityPanel
@@ -491,7 +486,7 @@ class ErrorsView(TensorsPanel):
                 notes.append(f"Compared: {candidate} with {reference}.")
             if pair.notes:
                 notes.append(f"Before the comparison: {', '.join(pair.notes)}.")
-        facts.append(f"{integer_text(weights)} weights")
+        facts.append(counted(weights, "weight"))
         if len(self._rows) > 1:
             count = integer_text(len(self._rows))
             facts.append(f"the first of {count} selected tensors")

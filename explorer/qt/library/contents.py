@@ -28,7 +28,7 @@ from explorer.present.stores import LAYER_TITLES
 from explorer.qt.library.rows import Pages, Row, RowKind, note_row, title_of
 from explorer.sources import FileSource
 from explorer.stores import Entry, StoreKind
-from explorer.text import integer_text, shape_text
+from explorer.text import counted, integer_text, shape_text
 
 _CHECK_EVERY: Final = 512
 _SHOWN_TYPES: Final = 3
@@ -122,7 +122,7 @@ class TensorRows:
         parsed = parse_name(columns.names[rows[0]])
         prefix = f"{parsed.stack}.{parsed.layer}." if group is None else f"{group.name}."
         what = "" if group is None else group.kind.replace("_", " ")
-        count = f"{integer_text(len(rows))} tensors"
+        count = counted(len(rows), "tensor")
         return Row(
             RowKind.GROUP,
             title,

@@ -522,7 +522,7 @@ class LibraryView(QtWidgets.QWidget):
     def _show_total(self) -> None:
         count = self._entry_count
         if self.scanner.busy:
-            text = f"{integer_text(count)} models so far…"
+            text = f"{counted(count, 'model')} so far…"
         elif self.shows_blobs:
             text = self.blobs.count_text()
         elif self.bar.text:

@@ -30,7 +30,7 @@ from explorer.present.tables.survey import Metric
 from explorer.qt.survey.session import ComparisonContent, SurveyContent
 from explorer.qt.widgets.painting import fill_type, text_on
 from explorer.qt.widgets.plot import PlotColours
-from explorer.text import bytes_text, integer_text, plain_text
+from explorer.text import bytes_text, counted, plain_text
 
 _PAD: Final = 8
 _QUIET: Final = 90  # opacity of a cell of which nothing is known, of 255
@@ -539,8 +539,7 @@ class MapPainter:
         if section.kind is Kind.BEFORE:
             text = "Before the layers"
         elif section.kind is Kind.LAYERS:
-            stack, count = plain_text(section.stack), integer_text(len(section.layers))
-            text = f"{stack}: {count} layers"
+            text = f"{plain_text(section.stack)}: {counted(len(section.layers), 'layer')}"
         font = painter.font()
         bold = painter.font()
         bold.setBold(True)

@@ -31,7 +31,7 @@ from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.pages import ReadingPage, Request
 from explorer.qt.widgets.plot_panel import TABLE_WIDTH, PlotPanel, RangeFields
 from explorer.qt.widgets.progress import ProgressLine
-from explorer.text import float_text, integer_text, plain_text
+from explorer.text import counted, float_text, plain_text
 
 _TYPING_MS = 250
 _LONGEST_TEXT = 1000  # of what was kept
@@ -320,12 +320,10 @@ class HistogramPage(ReadingPage[HistogramResult]):
         curve = curves[0]
         bins = curve.histogram.counts.size
         width = (curve.histogram.high - curve.histogram.low) / bins
-        text = f"{integer_text(bins)} bins of {float_text(width, 3)}"
+        text = f"{counted(bins, 'bin')} of {float_text(width, 3)}"
         if self.result is not None and self.result.exact and curve.outside:
             share = 100 * curve.outside / curve.total
-            text += (
-                f"   {integer_text(curve.outside)} weights ({float_text(share, 2)} %) lie outside"
-            )
+            text += f"   {counted(curve.outside, 'weight')} ({float_text(share, 2)} %) outside"
         return text
 
     def _failure_text(self, result: HistogramResult) -> str:

@@ -34,7 +34,7 @@ from explorer.qt.widgets.lazy import LazyTab
 from explorer.qt.widgets.pages import Phase, PlotPage, Reader, Refusal, Request
 from explorer.qt.widgets.plot_panel import PlotPanel, Readings
 from explorer.qt.widgets.table_model import TableModel
-from explorer.text import bytes_text, float_text, integer_text, percent_text, plain_text
+from explorer.text import bytes_text, counted, float_text, integer_text, percent_text, plain_text
 
 if TYPE_CHECKING:
     from explorer.qt.weights.block.page import BlockPage
@@ -137,10 +137,12 @@ class BlockPages(QObject, Reader[BlockStatistics]):
         subject, blocks = self._subject, self._blocks
         if subject is None or blocks is None:
             return
-        for page, one in ((self.scales, blocks.scales), (self.minima, blocks.minima)):
+        for page, one, nouns in (
+            (self.scales, blocks.scales, ("scale", "scales")),
+            (self.minima, blocks.minima, ("minimum", "minima")),
+        ):
             if page.isVisible() and not page.has_content and one is not None:
-                noun = "scales" if page is self.scales else "minima"
-                self._show_spread(page, subject, one, noun)
+                self._show_spread(page, subject, one, nouns)
         if self.codes.isVisible() and not self.codes.has_content:
             self._show_codes(subject, blocks)
 
@@ -177,11 +179,15 @@ class BlockPages(QObject, Reader[BlockStatistics]):
         self._show_plot(self.codes, curve, self._prefix + text)
 
     def _show_spread(
-        self, page: PlotPage[PlotPanel], subject: SelectedTensor, spread: Distribution, noun: str
+        self,
+        page: PlotPage[PlotPanel],
+        subject: SelectedTensor,
+        spread: Distribution,
+        nouns: tuple[str, str],
     ) -> None:
         assert self._blocks is not None
         panel = page.panel
-        panel.file_name = f"{subject.name}-{noun}"
+        panel.file_name = f"{subject.name}-{nouns[1]}"
         kind = subject.tensor.type.name
         curve = HistogramCurve.of_moments(
             subject.name, spread.histogram, spread.moments, type_name=kind
@@ -194,8 +200,8 @@ class BlockPages(QObject, Reader[BlockStatistics]):
         panel.table.show_columns(QByteArray())
         panel.show_resting("")
         text = (
-            f"{integer_text(spread.moments.count)} {noun}, each of "
-            f"{integer_text(self._blocks.weights_per_scale)} weights"
+            f"{counted(spread.moments.count, *nouns)}, "
+            f"{integer_text(self._blocks.weights_per_scale)} weights each"
         )
         self._show_plot(page, curve, self._prefix + text)
 
@@ -210,7 +216,7 @@ class BlockPages(QObject, Reader[BlockStatistics]):
             return ""
         return (
             f"code {reading.index}: level {float_text(float(blocks.levels[reading.index]), 5)}   "
-            f"{integer_text(reading.count)} weights   {percent_text(reading.share)}"
+            f"{counted(reading.count, 'weight')}   {percent_text(reading.share)}"
         )
 
     def _describe(self, readings: Readings) -> str:
@@ -413,7 +419,7 @@ class WeightsView(TensorsPanel):
 
     def _show_header(self, tensors: Sequence[Tensor], found: int, note: str) -> None:
         first, parameters = tensors[0], sum(tensor.parameters for tensor in tensors)
-        weights = f"{integer_text(parameters)} weights"
+        weights = counted(parameters, "weight")
         if len(tensors) == 1:
             facts = weights, bytes_text(first.nbytes)  # the head has type and shape
             self.header.show_texts(first.name, "   ·   ".join(facts), note)

@@ -46,7 +46,7 @@ from explorer.qt.widgets.plot_panel import PicturePanel
 from explorer.qt.widgets.progress import RestingLine
 from explorer.qt.widgets.table_model import TableModel
 from explorer.qt.widgets.table_view import TableView
-from explorer.text import bits_text, bytes_text, integer_text, plain_text
+from explorer.text import bits_text, bytes_text, counted, integer_text, plain_text
 
 # What the page of what-ifs says in words.
 
@@ -71,8 +71,8 @@ def basis_text(estimate: WhatIfEstimate) -> str:
             )
     parts += rounding_notes(request.types)
     if estimate.alone:
-        alone = integer_text(estimate.alone)
-        parts.append(f"{alone} tensors have no partner in the reference and stay as they are.")
+        alone = counted(estimate.alone, "tensor")
+        parts.append(f"Unchanged, without a partner in the reference: {alone}.")
     if request.matrix is not None:
         count, total = map(integer_text, (estimate.importance_count, len(estimate.sets)))
         parts.append(
@@ -86,15 +86,16 @@ def basis_text(estimate: WhatIfEstimate) -> str:
 
 def offer_text(estimate: WhatIfEstimate, count: int) -> str:
     """Return the text of the button that measures so many types or recipes."""
-    return f"Measure {count} {'recipes' if estimate.request.by_recipe else 'types'}"
+    return f"Measure {counted(count, 'recipe' if estimate.request.by_recipe else 'type')}"
 
 
 def known_text(lines: Sequence[Line]) -> str:
     """Return what is known of types or recipes, once all that can be is measured."""
-    by_recipe = any(line.by_recipe for line in lines)
+    noun = "recipe" if any(line.by_recipe for line in lines) else "type"
     fit = sum(line.size.problem is None for line in lines)
-    nouns = "recipes" if by_recipe else "types"
-    return f"All {fit} {nouns} are measured." if fit else f"None of these {nouns} is possible here."
+    if fit == 1:
+        return f"This {noun} is measured."
+    return f"All {fit} {noun}s are measured." if fit else f"None of these {noun}s is possible here."
 
 
 def planned_text(estimate: WhatIfEstimate) -> str:
@@ -484,10 +485,8 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         text = known_text(self.panel.lines[1:])
         if result.failures:
             name, error = result.failures[0]
-            text = (
-                f"{integer_text(len(result.failures))} tensors could not be read and are left "
-                f"out: {plain_text(name)}: {error.what}"
-            )
+            count = counted(len(result.failures), "tensor")
+            text = f"{count} left out: {plain_text(name)}: {error.what}"
         self.progress.rest(plain_text(text), "")
 
     def _show_estimate(self, found: _Estimated) -> None:
@@ -508,8 +507,8 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
             self.load()
         else:
             text = (
-                f"{integer_text(estimate.parameters)} weights in "
-                f"{integer_text(len(estimate.sets))} tensors would be rounded"
+                f"{counted(estimate.parameters, 'weight')} in "
+                f"{counted(len(estimate.sets), 'tensor')} would be rounded"
             )
             self.progress.rest(text, offer_text(estimate, found.missing_types))
 

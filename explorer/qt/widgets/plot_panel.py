@@ -50,7 +50,7 @@ from explorer.qt.widgets.saving import FileSaver, file_name
 from explorer.qt.widgets.table_model import TableModel
 from explorer.qt.widgets.table_view import TableView
 from explorer.tabular import write_atomically, write_csv
-from explorer.text import float_text, integer_text, percent_text
+from explorer.text import counted, float_text, percent_text
 
 _SCALE: Final = 2  # for print, and for screens of high density
 
@@ -616,7 +616,7 @@ class PlotPanel(PicturePanel):
         low, high = float_text(first.low, 5), float_text(first.high, 5)
         parts = [f"{low} to {high}"]
         if len(readings) == 1:
-            parts.append(f"{integer_text(first.count)} weights")
+            parts.append(counted(first.count, "weight"))
             parts.append(percent_text(first.share))
         else:
             parts += [f"{r.curve}: {percent_text(r.share)}" for r in readings[:_MOST_READINGS]]

@@ -147,7 +147,7 @@ def test_the_pictures_hold_what_numpy_counts(panel: Panel) -> None:
     assert "Q4_K" in two.name
     pages.weights.range.setCurrentIndex(MOST)
     assert pages.weights.panel.plot.curves[0].histogram.high < 0.2  # without the outlier
-    assert "lies outside" in pages.weights.title.text()
+    assert "with a weight outside" in pages.weights.title.text()
     panel.click_tab(pages.errors)
     pages.errors.range.setCurrentIndex(ALL)
     curve = pages.errors.panel.plot.curves[0]

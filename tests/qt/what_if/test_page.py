@@ -186,6 +186,16 @@ def test_with_the_original_the_file_has_an_error_of_its_own(opened: Page) -> Non
     assert [p.x for p in shown] == [4.5]
 
 
+def test_of_a_single_type_nothing_is_said_in_the_plural(opened: Page) -> None:
+    progress = opened.page.progress
+    opened.page.controls.types.set_types(("Q4_0",))
+    opened.page.controls.choose(Scope.SAME_ROLE)
+    opened.settle()
+    assert progress.button.text() == "Measure 1 type"
+    opened.measure(Scope.SAME_ROLE)
+    assert progress.label.text() == "This type is measured."
+
+
 def test_a_closed_original_is_none_any_more(opened: Page) -> None:
     opened.references.choose(opened.documents[1])
     opened.settle()
