@@ -30,7 +30,6 @@ from explorer.qt.widgets.building import LINE, NOTE, column, row
 from explorer.qt.widgets.labels import plain_label
 from explorer.text import plain_text
 
-"""Pages that read what they show, and say so themselves."""
 _SCOPE: Final = (
     "This page shows A against the original; swap A and B to see the other. Summary and Tensors "
     "show both."

@@ -28,7 +28,6 @@ class FileSaver:
     def __init__(self, app: Services, parent: QWidget) -> None:
         self.app = app
         self.parent = parent
-        self.kind = ""
 
     def ask_path(self, title: str, name: str, kinds: Mapping[str, str]) -> Path | None:
         """Ask where to save; return None if the user cancels.
@@ -52,7 +51,6 @@ class FileSaver:
             )
             if not chosen:
                 return None
-            self.kind = kind.partition(" (*")[0]
             path = self._completed(Path(chosen), kinds, filters.get(kind, usual))
             if path is None or self._may_write(path, chosen):
                 self.app.note_folder(_SAVED, os.path.dirname(chosen))
