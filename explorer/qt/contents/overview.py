@@ -128,10 +128,11 @@ class StartPage(QtWidgets.QWidget):
         from explorer.stores import this_machine  # noqa: PLC0415 - the first paint is sooner
 
         title = "Where the library looks for downloads"
-        store = "Where this program keeps the models that it downloads."
-        places = [line(p.kind.program, str(p.root), store) for p in this_machine()]
+        places = [(place.kind.program, str(place.root)) for place in this_machine()]
+        tip = "Where {} keeps the models that it downloads."
+        facts = [line(program, root, tip.format(program)) for program, root in places]
         heading = text_label(title, self, TextSize.SECTION)
-        layout.addLayout(column(heading, facts_form(places, self), spacing=Space.NEAR))
+        layout.addLayout(column(heading, facts_form(facts, self), spacing=Space.NEAR))
 
     def paintEvent(self, event: QPaintEvent) -> None:
         if self._unfilled is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QToolButton
 from pytestqt.qtbot import QtBot
 
 from explorer.formats.columns import text_ranks
+from explorer.paths import resource
 from explorer.present.tables.metadata import element_table, metadata_table, value_preview
 from explorer.qt.contents.metadata import ValueView
 from explorer.qt.contents.overview import OverviewView, SharesBar, StartPage, byte_shares
@@ -276,10 +278,20 @@ def test_the_start_page_leads_to_a_model(qtbot: QtBot, window: MainWindow, demo_
     assert start is not None
     stores = "Where the library looks for downloads"
     qtbot.waitUntil(lambda: stores in [label.text() for label in start.findChildren(QLabel)])
+    tips = {label.text(): label.whatsThis() for label in start.findChildren(QLabel)}
+    assert tips["Ollama"] == "Where Ollama keeps the models that it downloads."
     again = next(b for b in start.findChildren(QToolButton) if b.text() == demo_path.name)
     again.click()
     qtbot.waitUntil(lambda: [one.path for one in window.documents] == [demo_path])
     qtbot.waitUntil(lambda: not window.runner.jobs)
+
+
+def test_the_guide_names_the_parts_of_the_overview(view: OverviewView, demo: Document) -> None:
+    view.show_document(demo)
+    guide = resource("guide/overview.md").read_text(encoding="utf-8")
+    named = re.findall(r"\*\*([^*]+)\*\* (?:lists architecture|leads|shows)", guide)
+    assert len(named) == 3
+    assert set(named) <= set(texts(view))
 
 
 def test_problems_are_told_and_not_too_many(view: OverviewView, load: Load, tmp_path: Path) -> None:
