@@ -34,7 +34,7 @@ from explorer.qt.widgets.building import LINE, column
 from explorer.qt.widgets.curves import NOTHING, HistogramCurve
 from explorer.qt.widgets.labels import error_caution, plain_label
 from explorer.qt.widgets.lazy import LazyTab
-from explorer.qt.widgets.pages import TYPED, PlotPage, Reader, ReadingPage, Refusal, Request
+from explorer.qt.widgets.pages import PlotPage, Reader, ReadingPage, Refusal, Request
 from explorer.qt.widgets.plot_panel import PicturePanel, PlotPanel, Readings
 from explorer.qt.widgets.progress import ProgressLine
 from explorer.qt.widgets.table_view import TableView
@@ -190,10 +190,9 @@ class PicturePage(PlotPage[AnyPanel]):
     @property
     def place(self) -> int:
         """What is drawn: of a typed range, what holds it in the finer bins."""
-        chosen = int(self.range.currentData())
-        if chosen != TYPED:
-            return chosen
-        typed, most = self.edges.value(), self._most
+        if not self.range.is_typed:
+            return int(self.range.chosen)
+        typed, most = self.range.value(), self._most
         inside = typed is not None and most[0] <= typed[0] and typed[1] <= most[1]
         return MOST if inside else ALL
 
@@ -204,7 +203,7 @@ class PicturePage(PlotPage[AnyPanel]):
         else:
             edges = picture.most_pairs.edges
             self._most = float(edges[0]), float(edges[-1])
-        self.suggest_range(*self._most)
+        self.range.suggest(*self._most)
 
     def typed_area(self, area: QRectF, low: float, high: float) -> QRectF:
         if self.noun == "density":

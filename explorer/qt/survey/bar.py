@@ -18,8 +18,8 @@ from explorer.qt.survey.map_paint import Scale
 from explorer.qt.survey.session import SurveySession, SurveyState
 from explorer.qt.theme import Space
 from explorer.qt.widgets.building import row
-from explorer.qt.widgets.plot_panel import RangeFields
 from explorer.qt.widgets.progress import RestingLine
+from explorer.qt.widgets.ranges import RangeFields
 from explorer.text import bytes_text, counted, integer_text, plain_text
 
 
@@ -127,7 +127,6 @@ class TypedRange(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._metric: Metric | None = None
-        self._found: Scale | None = None
         self.wanted = QCheckBox("&Set range…", self)
         self.wanted.setToolTip("Set the values of the first and the last colour")
         self.edges = RangeFields(self)
@@ -141,21 +140,27 @@ class TypedRange(QWidget):
         """Why the range is impossible, as a sentence; "" if it is not, or not wanted."""
         return self.edges.problem() if self.wanted.isChecked() else ""
 
-    def value(self, metric: Metric, found: Scale | None) -> tuple[float, float] | None:
-        """Return the range of a metric; None if it has its own, as every other metric at first."""
+    def value(self, metric: Metric, found: Scale) -> tuple[float, float] | None:
+        """Return the range of a metric; None if it has its own, as every other metric at first.
+
+        Args:
+            metric: The metric.
+            found: Its own range, which is offered to who types one.
+        """
         if metric is not self._metric:
             with QSignalBlocker(self.wanted):
                 self.wanted.setChecked(False)
             self.edges.hide()
-        self._metric, self._found = metric, found
-        typed = self.edges.value() if self.wanted.isChecked() else None
-        return None if typed is None else (typed[0] / metric.unit, typed[1] / metric.unit)
+        self._metric = metric
+        if self.wanted.isChecked():
+            typed = self.edges.value()
+            return None if typed is None else (typed[0] / metric.unit, typed[1] / metric.unit)
+        if isfinite(found.low):
+            self.edges.suggest(metric.unit * found.low, metric.unit * found.high)
+        return None
 
     def _begin(self, on: bool) -> None:
         self.edges.setVisible(on)
-        if on and self._metric is not None and self._found is not None:
-            unit, found = self._metric.unit, self._found
-            if isfinite(found.low):
-                self.edges.suggest(unit * found.low, unit * found.high)
+        if on:
             self.edges.begin()
         self.changed.emit()

@@ -397,6 +397,8 @@ class TypeColouring(Colouring):
 class MetricColouring(Colouring):
     """Cells by a figure; by role, colours go from the minimum to the maximum of each role."""
 
+    scale: Scale
+
     def __init__(
         self,
         metric: Metric,

@@ -63,7 +63,7 @@ class RangeKind(StrEnum):
 
     ROBUST = "robust"
     FULL = "full"
-    TYPED = "typed"
+    TYPED = "typed"  # as in `widgets.ranges`
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from explorer.qt.weights.curves import (
     MOST_BINS,
     HistogramRequest,
     HistogramResult,
-    Range,
     RangeKind,
     SelectedTensor,
     can_divide,
@@ -29,8 +28,9 @@ from explorer.qt.widgets.curves import HistogramCurve, SmallMultiples
 from explorer.qt.widgets.histogram_plot import MOST_SERIES
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.pages import ReadingPage, Request
-from explorer.qt.widgets.plot_panel import TABLE_WIDTH, PlotPanel, RangeFields
+from explorer.qt.widgets.plot_panel import TABLE_WIDTH, PlotPanel
 from explorer.qt.widgets.progress import ProgressLine
+from explorer.qt.widgets.ranges import RangeChoice
 from explorer.text import counted, float_text, plain_text
 
 _TYPING_MS = 250
@@ -55,14 +55,12 @@ class HistogramControls(QtWidgets.QWidget):
         self.bins.setRange(1, MOST_BINS)
         self.bins.setValue(256)
         self.bins.setAccessibleName("Number of bins")
-        self.range = choice(
+        self.range = RangeChoice(
             *(self, "Range of weights", ""),
             ("0.1 to 99.9 %", RangeKind.ROBUST, "Leaves outliers out"),
             ("All weights", RangeKind.FULL, "From minimum to maximum"),
-            ("From … to …", RangeKind.TYPED, "A range of your own"),
+            typed_tip="A range of your own",
         )
-        self.edges = RangeFields(self)
-        self.low, self.high = self.edges.low, self.edges.high
         self.logarithmic = check(self, "&Logarithmic")
         normal = "The normal distribution of the same mean and standard deviation"
         self.normal = check(self, "&Normal curve", normal, on=True)
@@ -76,9 +74,8 @@ class HistogramControls(QtWidgets.QWidget):
         self._typing.timeout.connect(self.request_changed)
         self._lay_out()
         self.bins.valueChanged.connect(lambda _: self._typing.start())
-        self.range.currentIndexChanged.connect(self._choose_range)
-        self.edges.changed.connect(self.request_changed)
-        self.edges.hide()
+        self.range.changed.connect(self._typing.stop)
+        self.range.changed.connect(self.request_changed)
 
     @property
     def side_by_side(self) -> bool:
@@ -93,7 +90,7 @@ class HistogramControls(QtWidgets.QWidget):
     def to_text(self) -> str:
         """Return the choices that are kept; a typed range belongs to one tensor and is not."""
         boxes = {name: box.isChecked() for name, box in self._boxes.items()}
-        return json.dumps({"bins": self.bins.value(), "range": self.range.currentData(), **boxes})
+        return json.dumps({"bins": self.bins.value(), "range": self.range.chosen, **boxes})
 
     def restore(self, text: str) -> None:
         """Set what was kept, where it is valid; call it before anything is shown."""
@@ -107,7 +104,7 @@ class HistogramControls(QtWidgets.QWidget):
         if type(bins) is int and 1 <= bins <= MOST_BINS:
             self.bins.setValue(bins)
         if shown in (RangeKind.ROBUST, RangeKind.FULL):
-            self.range.setCurrentIndex(self.range.findData(shown))
+            self.range.list.setCurrentIndex(self.range.list.findData(shown))
         for name, box in self._boxes.items():
             if isinstance(kept.get(name), bool):
                 box.setChecked(kept[name])
@@ -115,22 +112,13 @@ class HistogramControls(QtWidgets.QWidget):
 
     def wanted(self) -> HistogramRequest | None:
         """Return what is wanted; None if the typed range is impossible (see `refused`)."""
-        kind = RangeKind(self.range.currentData())
-        bins = self.bins.value()
-        if kind is not RangeKind.TYPED:
-            self.refused.emit("")
-            return HistogramRequest(bins, kind, common=not self.own_ranges)
-        typed = self.edges.value()
-        problem = self.edges.problem()
+        kind, bins = RangeKind(self.range.chosen), self.bins.value()
+        typed, problem = self.range.value(), self.range.problem()
         if typed is not None and not can_divide(*typed, bins):
             problem = "That range is too narrow for so many bins."
         self.refused.emit(problem)
-        return None if problem else HistogramRequest(bins, kind, typed)
-
-    def suggest(self, shown: Range) -> None:
-        """Put what is shown into the fields, unless the user types there."""
-        if self.range.currentData() != RangeKind.TYPED:
-            self.edges.suggest(*shown)
+        common = self.range.is_typed or not self.own_ranges
+        return None if problem else HistogramRequest(bins, kind, typed, common)
 
     def set_several(self, on: bool) -> None:
         """Offer what applies to several tensors, or not."""
@@ -138,17 +126,9 @@ class HistogramControls(QtWidgets.QWidget):
 
     def _lay_out(self) -> None:
         bins = label_of(self.bins, "&Bins"), self.bins
-        shown = label_of(self.range, "&Range"), self.range, self.edges
+        shown = label_of(self.range.list, "&Range"), self.range
         boxes = self.logarithmic, self.normal, self.marks
         row(*bins, *shown, *boxes, 1, self.arrangement, of=self, margins=LINE, spacing=Space.NEAR)
-
-    def _choose_range(self) -> None:
-        typed = self.range.currentData() == RangeKind.TYPED
-        self.edges.setVisible(typed)
-        if typed:
-            self.edges.begin()
-        self._typing.stop()
-        self.request_changed.emit()
 
 
 _RARE_COLUMNS = ("count", "finite", "nan", "positive_inf", "negative_inf", "zeros")
@@ -304,7 +284,7 @@ class HistogramPage(ReadingPage[HistogramResult]):
             self.panel.table.show_columns(QByteArray(), _RARE_COLUMNS)
         if curves:
             histogram = curves[0].histogram
-            self.controls.suggest((histogram.low, histogram.high))
+            self.controls.range.suggest(histogram.low, histogram.high)
         self.panel.show_resting(self._summary(curves))
         if result.failures:
             self._show_note(self._failure_text(result))

@@ -206,7 +206,7 @@ class BlockPages(QObject, Reader[BlockStatistics]):
         self._show_plot(page, curve, self._prefix + text)
 
     def _show_plot(self, page: PlotPage[PlotPanel], curve: HistogramCurve, text: str) -> None:
-        page.suggest_range(curve.histogram.low, curve.histogram.high)
+        page.range.suggest(curve.histogram.low, curve.histogram.high)
         page.show_plot(text)
         page.show_typed()
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from PySide6 import QtWidgets
 from PySide6.QtCore import QObject, QRectF, QTimer, Signal
@@ -17,9 +17,10 @@ from explorer.qt.addresses import TensorFetch
 from explorer.qt.jobs import Job, JobSlot, Work
 from explorer.qt.services import Services
 from explorer.qt.widgets.building import LINE, column, row
-from explorer.qt.widgets.controls import check, choice
+from explorer.qt.widgets.controls import check
 from explorer.qt.widgets.labels import ElidedLabel, StatePage
 from explorer.qt.widgets.progress import ProgressLine
+from explorer.qt.widgets.ranges import RangeChoice
 
 if TYPE_CHECKING:
     from explorer.formats import Tensor
@@ -343,8 +344,6 @@ class ReadingPage(ContentPage, Reader[Result]):
 
 
 Panel = TypeVar("Panel", bound="PicturePanel")
-TYPED: Final = -1
-"""The range from here to there, among those that a page offers."""
 
 
 class PlotPage(ContentPage, Generic[Panel]):
@@ -355,7 +354,6 @@ class PlotPage(ContentPage, Generic[Panel]):
         title: What the line says.
         logarithmic: Whether counts are shown logarithmically.
         range: Which part is shown; see `offer_ranges`.
-        edges: A range that is typed.
 
     Signals:
         range_chosen: Another range was chosen or typed; the plot is about to show it.
@@ -392,31 +390,17 @@ class PlotPage(ContentPage, Generic[Panel]):
 
     def offer_ranges(self, choices: Sequence[tuple[str, int]]) -> None:
         """Let the user choose which part is shown: one of some, or from here to there."""
-        from explorer.qt.widgets.plot_panel import RangeFields  # noqa: PLC0415 - it loads pyqtgraph
-
-        self.edges = RangeFields(self)
-        self.edges.hide()
-        self.range = choice(self, "Range", "Which part is shown", *choices, ("From … to …", TYPED))
+        self.range = RangeChoice(self, "Range", "Which part is shown", *choices)
         self.bar.insertWidget(1, self.range)
-        self.bar.insertWidget(2, self.edges)
-        self.range.currentIndexChanged.connect(self._change_range)
-        self.edges.changed.connect(self._change_range)
-
-    def suggest_range(self, low: float, high: float) -> None:
-        """Offer a range to who types one, unless one is typed."""
-        if self.range.currentData() != TYPED:
-            self.edges.suggest(low, high)
+        self.range.changed.connect(self._change_range)
 
     def show_typed(self) -> None:
         """Show the typed range of what is drawn; what was shown before comes back with Back."""
-        typed = self.edges.value()
-        if self.range.currentData() != TYPED:
-            return
-        if typed is None:
-            self.title.setText(self.edges.problem())
-            return
-        box = self.panel.plot.box
-        box.zoom_to(self.typed_area(QRectF(box.home), *typed))
+        typed, box = self.range.value(), self.panel.plot.box
+        if typed is not None:
+            box.zoom_to(self.typed_area(QRectF(box.home), *typed))
+        elif problem := self.range.problem():
+            self.title.setText(problem)
 
     def typed_area(self, area: QRectF, low: float, high: float) -> QRectF:
         """Return what is shown of a range: all heights."""
@@ -425,11 +409,6 @@ class PlotPage(ContentPage, Generic[Panel]):
         return area
 
     def _change_range(self) -> None:
-        typed = self.range.currentData() == TYPED
-        if typed and not self.edges.isVisibleTo(self):
-            self.edges.show()
-            self.edges.begin()
-        self.edges.setVisible(typed)
         if self.has_content:
             self.title.setText(self._title)
             self.range_chosen.emit()

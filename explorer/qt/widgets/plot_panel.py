@@ -11,21 +11,8 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TextIO, runtime_checkable
 
 from PySide6 import QtWidgets
-from PySide6.QtCore import (
-    QBuffer,
-    QIODevice,
-    QLocale,
-    QMarginsF,
-    QRect,
-    QRectF,
-    QSize,
-    QSizeF,
-    Qt,
-    QTimer,
-    Signal,
-)
+from PySide6.QtCore import QBuffer, QIODevice, QMarginsF, QRect, QRectF, QSize, QSizeF, Qt
 from PySide6.QtGui import (
-    QDoubleValidator,
     QFontInfo,
     QFontMetrics,
     QGuiApplication,
@@ -38,7 +25,7 @@ from PySide6.QtSvg import QSvgGenerator
 
 from explorer.qt.jobs import Job
 from explorer.qt.services import Services
-from explorer.qt.theme import Space, TextSize, scaled, text_font, widen_with_text
+from explorer.qt.theme import TextSize, scaled, text_font, widen_with_text
 from explorer.qt.widgets.building import NOTE, column, row, tab_through
 from explorer.qt.widgets.chart import Chart
 from explorer.qt.widgets.controls import check, choice, picture_buttons, split
@@ -53,72 +40,6 @@ from explorer.tabular import write_atomically, write_csv
 from explorer.text import counted, float_text, percent_text
 
 _SCALE: Final = 2  # for print, and for screens of high density
-
-
-_TYPING_MS = 250
-
-
-class RangeFields(QtWidgets.QWidget):
-    """A range that is typed: from, to. Numbers are written as everywhere in the program.
-
-    Signals:
-        changed: Another range was typed; it may be an impossible one.
-    """
-
-    changed = Signal()
-
-    def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.low = self._number("First edge")
-        self.high = self._number("Last edge")
-        self._typing = QTimer(self, singleShot=True, interval=_TYPING_MS)
-        self._typing.timeout.connect(self.changed)
-        row(self.low, plain_label(self, "to"), self.high, of=self, spacing=Space.NEAR)
-        for edit in (self.low, self.high):
-            edit.textEdited.connect(lambda _: self._typing.start())
-            edit.editingFinished.connect(self._finish)
-
-    def value(self) -> tuple[float, float] | None:
-        """Return the range; None if it is impossible (see `problem`)."""
-        return None if self.problem() else self._numbers()
-
-    def problem(self) -> str:
-        """Return why the range is impossible, as a sentence; "" if it is not."""
-        numbers = self._numbers()
-        if numbers is None:
-            return "Type two numbers, such as -0.1 and 0.1."
-        if not numbers[0] < numbers[1]:
-            return "The first edge must be less than the last one."
-        return ""
-
-    def suggest(self, low: float, high: float) -> None:
-        """Put what is shown into the fields."""
-        self.low.setText(float_text(low, 4))
-        self.high.setText(float_text(high, 4))
-
-    def begin(self) -> None:
-        """Let the user type."""
-        self.low.setFocus(Qt.FocusReason.OtherFocusReason)
-        self.low.selectAll()
-
-    def _numbers(self) -> tuple[float, float] | None:
-        low, low_right = QLocale.c().toDouble(self.low.text())
-        high, high_right = QLocale.c().toDouble(self.high.text())
-        return (low, high) if low_right and high_right else None
-
-    def _number(self, name: str) -> QtWidgets.QLineEdit:
-        edit = QtWidgets.QLineEdit(self)
-        validator = QDoubleValidator(edit)
-        validator.setLocale(QLocale.c())  # as all numbers of the program
-        edit.setValidator(validator)
-        edit.setAccessibleName(name)
-        edit.setFixedWidth(QFontMetrics(self.font()).horizontalAdvance("-0.00000e-00"))
-        return edit
-
-    def _finish(self) -> None:
-        if self._typing.isActive():
-            self._typing.stop()
-            self.changed.emit()
 
 
 class Picture(Protocol):

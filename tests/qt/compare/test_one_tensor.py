@@ -23,7 +23,7 @@ from explorer.qt.compare.one_tensor import ALL, MOST
 from explorer.qt.document import Document
 from explorer.qt.main_window import MainWindow
 from explorer.qt.references import Reference, Rounding
-from explorer.qt.widgets.pages import TYPED
+from explorer.qt.widgets.ranges import TYPED
 from explorer.qt.widgets.table_model import ItemRole
 from explorer.quantization import dequantize, quantize
 from tests.helpers.error_views import ErrorsPanel
@@ -137,7 +137,7 @@ def test_the_pictures_hold_what_numpy_counts(panel: Panel) -> None:
     reference = _arrays()[UP].reshape(-1)
     candidate = dequantize(quantize(reference, "Q4_K"), "Q4_K")
     pages = panel.view.pictures
-    pages.weights.range.setCurrentIndex(ALL)
+    pages.weights.range.list.setCurrentIndex(ALL)
     one, two = pages.weights.panel.plot.curves
     for curve, values in ((one, reference), (two, candidate)):
         wanted = np.histogram(values.astype(np.float64), curve.histogram.edges)[0]
@@ -145,18 +145,18 @@ def test_the_pictures_hold_what_numpy_counts(panel: Panel) -> None:
         assert curve.outside == 0
     assert "F32" in one.name
     assert "Q4_K" in two.name
-    pages.weights.range.setCurrentIndex(MOST)
+    pages.weights.range.list.setCurrentIndex(MOST)
     assert pages.weights.panel.plot.curves[0].histogram.high < 0.2  # without the outlier
     assert "with a weight outside" in pages.weights.title.text()
     panel.click_tab(pages.errors)
-    pages.errors.range.setCurrentIndex(ALL)
+    pages.errors.range.list.setCurrentIndex(ALL)
     curve = pages.errors.panel.plot.curves[0]
     wanted = np.histogram((candidate - reference).astype(np.float64), curve.histogram.edges)[0]
     assert curve.histogram.counts.tolist() == wanted.tolist()
     panel.click_tab(pages.density)
     columns = dict(pages.density.panel.plot.data_columns())
     assert sum(columns["count"]) + panel.picture.most_pairs.outside == reference.size
-    pages.density.range.setCurrentIndex(ALL)
+    pages.density.range.list.setCurrentIndex(ALL)
     assert sum(dict(pages.density.panel.plot.data_columns())["count"]) == reference.size
 
 
@@ -164,25 +164,25 @@ def test_a_typed_range_is_shown(panel: Panel) -> None:
     panel.show(UP, panel.documents[1])
     for page in panel.view.pictures.pages:
         panel.click_tab(page)
-        page.range.setCurrentIndex(page.range.findData(TYPED))
-        assert page.edges.isVisible()
-        for edit, text in ((page.edges.low, "-0.01"), (page.edges.high, "0.02")):
+        page.range.list.setCurrentIndex(page.range.list.findData(TYPED))
+        assert page.range.edges.isVisible()
+        for edit, text in ((page.range.edges.low, "-0.01"), (page.range.edges.high, "0.02")):
             edit.selectAll()
             panel.qtbot.keyClicks(edit, text)
-        panel.qtbot.keyClick(page.edges.high, Qt.Key.Key_Return)
+        panel.qtbot.keyClick(page.range.edges.high, Qt.Key.Key_Return)
         shown = page.panel.plot.box.viewRect()
         if page.noun == "density":  # stays square, so there may be more beside it
             assert shown.left() <= -0.01 < 0.02 <= shown.right()
         else:
             assert shown.left() == pytest.approx(-0.01, abs=1e-3)
             assert shown.right() == pytest.approx(0.02, abs=1e-3)
-        page.range.setCurrentIndex(ALL)
-        assert not page.edges.isVisible()
+        page.range.list.setCurrentIndex(ALL)
+        assert not page.range.edges.isVisible()
         assert page.panel.plot.box.viewRect().width() > 0.03
-    page.range.setCurrentIndex(page.range.findData(TYPED))
-    page.edges.low.setText("3")
-    page.edges.high.setText("2")
-    page.edges.changed.emit()
+    page.range.list.setCurrentIndex(page.range.list.findData(TYPED))
+    page.range.edges.low.setText("3")
+    page.range.edges.high.setText("2")
+    page.range.edges.changed.emit()
     assert "must be less" in page.title.text()
 
 

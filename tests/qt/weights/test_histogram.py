@@ -53,7 +53,7 @@ def test_what_makes_sense_is_taken(qtbot: QtBot) -> None:
 def test_a_typed_range_is_not_kept(qtbot: QtBot) -> None:
     controls = HistogramControls()
     qtbot.addWidget(controls)
-    controls.range.setCurrentIndex(controls.range.findData(RangeKind.TYPED))
+    controls.range.list.setCurrentIndex(controls.range.list.findData(RangeKind.TYPED))
     assert after(qtbot, controls.to_text()) == FIRST
 
 

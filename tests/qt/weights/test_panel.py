@@ -19,7 +19,7 @@ from explorer.analysis import block_statistics, tensor_statistics
 from explorer.qt.document import Document
 from explorer.qt.weights.curves import RangeKind, Scope
 from explorer.qt.widgets.lazy import LazyTab
-from explorer.qt.widgets.pages import TYPED
+from explorer.qt.widgets.ranges import TYPED
 from explorer.qt.widgets.table_model import ItemRole
 from tests.helpers.reading import AT_ONCE, Reading
 from tests.helpers.services import RecordingServices
@@ -94,13 +94,13 @@ def test_typing_bins_and_choosing_a_range_change_the_counts(qtbot: QtBot, panel:
     bins.setFocus()
     bins.selectAll()
     qtbot.keyClicks(bins, "40")
-    page.controls.range.setCurrentIndex(1)
+    page.controls.range.list.setCurrentIndex(1)
     qtbot.waitUntil(lambda: len(page.plot.curves[0].histogram.counts) == 40)
     panel.settle()
     counts = page.plot.curves[0].histogram.counts
     assert counts.tolist() == np.histogram(weights, 40)[0].tolist()
-    page.controls.range.setCurrentIndex(2)
-    low, high = page.controls.low, page.controls.high
+    page.controls.range.list.setCurrentIndex(2)
+    low, high = page.controls.range.edges.low, page.controls.range.edges.high
     for edit, text in ((low, "-0.02"), (high, "0.04")):
         edit.selectAll()
         qtbot.keyClicks(edit, text)
@@ -125,16 +125,19 @@ def test_a_range_that_cannot_be_is_refused_in_words(
     panel.show("norm.weight")
     page = panel.view.histogram
     before = page.plot.curves
-    page.controls.range.setCurrentIndex(2)
-    for edit, text in ((page.controls.low, low), (page.controls.high, high)):
+    page.controls.range.list.setCurrentIndex(2)
+    for edit, text in (
+        (page.controls.range.edges.low, low),
+        (page.controls.range.edges.high, high),
+    ):
         edit.selectAll()
         qtbot.keyClick(edit, KEY.Key_Delete)
         qtbot.keyClicks(edit, text)
-    qtbot.keyClick(page.controls.high, KEY.Key_Return)
+    qtbot.keyClick(page.controls.range.edges.high, KEY.Key_Return)
     qtbot.waitUntil(lambda: sentence in page.note.text())
     panel.settle()
     assert page.plot.curves[0].histogram.counts.sum() == before[0].histogram.counts.sum()
-    page.controls.range.setCurrentIndex(1)
+    page.controls.range.list.setCurrentIndex(1)
     panel.settle()
     assert not page.note.isVisible()
 
@@ -197,7 +200,7 @@ def test_what_the_user_chose_is_there_again(
     panel.show("blk.1.attn_q.weight")
     controls = panel.view.histogram.controls
     controls.bins.setValue(77)
-    controls.range.setCurrentIndex(controls.range.findData(RangeKind.FULL))
+    controls.range.list.setCurrentIndex(controls.range.list.findData(RangeKind.FULL))
     controls.logarithmic.setChecked(True)
     controls.marks.setChecked(False)
     panel.view.histogram.panel.splitter.setSizes([500, 380])
@@ -319,24 +322,27 @@ def test_a_range_of_scales_is_typed_and_stays_for_the_next_tensor(
     qtbot.waitUntil(lambda: scales.has_content)
     box = scales.panel.plot.box
     everything = box.viewRect()
-    scales.range.setCurrentIndex(scales.range.findData(TYPED))
-    offered = scales.edges.value()
+    scales.range.list.setCurrentIndex(scales.range.list.findData(TYPED))
+    offered = scales.range.edges.value()
     assert offered == pytest.approx((everything.left(), everything.right()), rel=0.1, abs=1e-4)
     middle = everything.center().x()
-    for edit, edge in ((scales.edges.low, middle), (scales.edges.high, everything.right())):
+    for edit, edge in (
+        (scales.range.edges.low, middle),
+        (scales.range.edges.high, everything.right()),
+    ):
         edit.selectAll()
         qtbot.keyClicks(edit, f"{edge:.6g}")
-    qtbot.keyClick(scales.edges.high, Qt.Key.Key_Return)
+    qtbot.keyClick(scales.range.edges.high, Qt.Key.Key_Return)
     assert box.viewRect().left() == pytest.approx(middle, rel=1e-3)
     panel.show("blk.0.ffn_up.weight")
     panel.settle()
     assert box.viewRect().left() == pytest.approx(middle, rel=1e-3)
     everything = box.home
-    scales.edges.low.selectAll()
-    qtbot.keyClicks(scales.edges.low, "9e9")
-    qtbot.keyClick(scales.edges.low, Qt.Key.Key_Return)
+    scales.range.edges.low.selectAll()
+    qtbot.keyClicks(scales.range.edges.low, "9e9")
+    qtbot.keyClick(scales.range.edges.low, Qt.Key.Key_Return)
     assert "must be less" in scales.title.text()
-    scales.range.setCurrentIndex(0)
+    scales.range.list.setCurrentIndex(0)
     assert box.viewRect().left() == pytest.approx(everything.left(), rel=1e-3)
     assert "scales" in scales.title.text()
 

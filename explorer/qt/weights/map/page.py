@@ -255,7 +255,7 @@ class MapPage(ReadingPage[DrawnMap]):
         levels, title = self.controls.levels(layers[-1].image), quantity_name(drawable.quantity)
         self.plot.show_layers(tuple(layers), levels, title)
         text = self._cells_text(drawable, layers[-1].cells)
-        self.readout.rest(self.controls.problem or text)
+        self.readout.rest(self.controls.clipping.problem() or text)
 
     def _cells_text(self, drawable: Drawable, cells: TensorMap) -> str:
         text = self._prefix + quantity_name(drawable.quantity)

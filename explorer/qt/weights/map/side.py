@@ -44,7 +44,7 @@ from explorer.qt.widgets.building import LINE, NOTE, row
 from explorer.qt.widgets.controls import choice, label_of, picture_buttons
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.pages import Refusal
-from explorer.qt.widgets.plot_panel import RangeFields
+from explorer.qt.widgets.ranges import RangeChoice
 from explorer.quantization import TENSOR_TYPES, TensorType
 from explorer.text import float_text, integer_text, plain_text
 
@@ -151,7 +151,6 @@ def place_text(drawable: Drawable, window: Window) -> str:
 
 
 _ROBUST: Final = 0.999
-_TYPED: Final = 0.0  # of the choices of a range: the numbers that are typed
 _MOST_SHEETS: Final = (1 << 31) - 2  # of a QSpinBox
 
 
@@ -160,7 +159,7 @@ class MapControls(QWidget):
 
     Attributes:
         goto: Where one types a place.
-        edges: Where one types the numbers that have the first and the last colour.
+        clipping: Which numbers have the first and the last colour.
 
     Signals:
         quantity_changed: Something else is to be drawn.
@@ -198,15 +197,12 @@ class MapControls(QWidget):
         )
         self.reductions.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
         robust = "The largest 0.1 % of the cells share the last colour"
-        self.clipping = choice(
+        self.clipping = RangeChoice(
             *(self, "Range of the colours", ""),
             ("99.9 %", _ROBUST, robust),
             ("All", 1.0, "Each cell has its own colour"),
-            ("From … to …", _TYPED, "The first and the last colour as typed"),
+            typed_tip="The first and the last colour as typed",
         )
-        self.edges = RangeFields(self)
-        self.edges.hide()
-        self._levels: tuple[float, float] | None = None  # of what was drawn last
         self.sheets = QSpinBox(self)
         self.sheets.setGroupSeparatorShown(True)
         self.sheets.setAccessibleName("Matrix")
@@ -220,8 +216,7 @@ class MapControls(QWidget):
         self._lay_out()
         self.quantities.currentIndexChanged.connect(lambda _: self.quantity_changed.emit())
         self.reductions.currentIndexChanged.connect(lambda _: self.look_changed.emit())
-        self.clipping.currentIndexChanged.connect(lambda _: self._change_range())
-        self.edges.changed.connect(self.look_changed)
+        self.clipping.changed.connect(self.look_changed)
         self.sheets.valueChanged.connect(lambda _: self.sheet_changed.emit())
         self.set_shape((0,))
 
@@ -234,29 +229,12 @@ class MapControls(QWidget):
         """What a cell of several weights shows."""
         return Reduction(self.reductions.currentData())
 
-    @property
-    def problem(self) -> str:
-        """Why the typed range is impossible, as a sentence; "" if it is not."""
-        return self.edges.problem() if self._typed else ""
-
     def levels(self, image: NDArray[np.float32]) -> tuple[float, float]:
         """Return the numbers with the first and the last colour of a picture."""
-        share = _ROBUST if self._typed else float(self.clipping.currentData())
-        typed = self.edges.value() if self._typed else None
-        self._levels = typed or levels_of(image, share)
-        return self._levels
-
-    @property
-    def _typed(self) -> bool:
-        return float(self.clipping.currentData()) == _TYPED
-
-    def _change_range(self) -> None:
-        self.edges.setVisible(self._typed)
-        if self._typed:
-            if self._levels is not None:
-                self.edges.suggest(*self._levels)
-            self.edges.begin()
-        self.look_changed.emit()
+        share = _ROBUST if self.clipping.is_typed else float(self.clipping.chosen)
+        levels = self.clipping.value() or levels_of(image, share)
+        self.clipping.suggest(*levels)
+        return levels
 
     @property
     def sheet(self) -> int:
@@ -277,7 +255,7 @@ class MapControls(QWidget):
         row(
             *(label_of(self.quantities, "&Show"), self.quantities),
             *(label_of(self.reductions, "&Cells"), self.reductions),
-            *(label_of(self.clipping, "C&olours"), self.clipping, self.edges),
+            *(label_of(self.clipping.list, "C&olours"), self.clipping),
             *(self._sheet_label, self.sheets, 1, self.goto),
             of=self,
             margins=LINE,

@@ -150,7 +150,7 @@ def test_a_small_tensor_is_shown_weight_for_weight(view: Map) -> None:
 
 def test_all_cells_can_have_colours_of_their_own(view: Map) -> None:
     view.show(Q)
-    view.page.controls.clipping.setCurrentIndex(1)
+    view.page.controls.clipping.list.setCurrentIndex(1)
     assert tuple(view.page.plot._images[0].levels) == (-OUTLIER, OUTLIER)
 
 
@@ -158,30 +158,30 @@ def test_a_range_of_colours_is_typed(qtbot: QtBot, view: Map) -> None:
     view.show(Q)
     controls, image = view.page.controls, view.page.plot._images[0]
     before = tuple(image.levels)
-    assert not controls.edges.isVisible()
-    qtbot.keyClick(controls.clipping, KEY.Key_End)
-    assert controls.edges.isVisible()
-    assert controls.edges.value() == pytest.approx(before, rel=1e-3)  # where typing begins
-    for edit, text in ((controls.edges.low, "-2"), (controls.edges.high, "30.5")):
+    assert not controls.clipping.edges.isVisible()
+    qtbot.keyClick(controls.clipping.list, KEY.Key_End)
+    assert controls.clipping.edges.isVisible()
+    assert controls.clipping.edges.value() == pytest.approx(before, rel=1e-3)  # where typing begins
+    for edit, text in ((controls.clipping.edges.low, "-2"), (controls.clipping.edges.high, "30.5")):
         edit.selectAll()
         qtbot.keyClicks(edit, text)
-    qtbot.keyClick(controls.edges.high, KEY.Key_Return)
+    qtbot.keyClick(controls.clipping.edges.high, KEY.Key_Return)
     assert tuple(image.levels) == (-2, 30.5)
-    qtbot.keyClick(controls.edges.high, KEY.Key_Backspace)  # the point has no digit: 30.
+    qtbot.keyClick(controls.clipping.edges.high, KEY.Key_Backspace)  # the point has no digit: 30.
     for _ in range(5):
-        qtbot.keyClick(controls.edges.high, KEY.Key_Backspace)
-    qtbot.keyClicks(controls.edges.high, "-3")
-    qtbot.keyClick(controls.edges.high, KEY.Key_Return)
+        qtbot.keyClick(controls.clipping.edges.high, KEY.Key_Backspace)
+    qtbot.keyClicks(controls.clipping.edges.high, "-3")
+    qtbot.keyClick(controls.clipping.edges.high, KEY.Key_Return)
     view.settle()
     assert view.text == "The first edge must be less than the last one."
     assert tuple(image.levels) == before  # until it is mended
-    controls.edges.suggest(1, 4)
-    controls.edges.changed.emit()
+    controls.clipping.edges.suggest(1, 4)
+    controls.clipping.edges.changed.emit()
     assert view.text == "Value: each cell is one weight"
     view.show("blk.0.attn_q.weight")
     assert tuple(image.levels) == (1, 4)  # so that tensors can be compared
-    controls.clipping.setCurrentIndex(0)
-    assert not controls.edges.isVisible()
+    controls.clipping.list.setCurrentIndex(0)
+    assert not controls.clipping.edges.isVisible()
     assert tuple(image.levels) != (1, 4)
 
 
