@@ -428,9 +428,8 @@ class ErrorsView(TensorsPanel):
         if self._document is not None and self.has_content:
             self._fill(self._document, self._rows)
 
-    def show_message(self, heading: str, sentence: str, button: str = "") -> None:
+    def clear(self) -> None:
         self._show_pair(None, LruCache(0))
-        super().show_message(heading, sentence, button)
 
     def _fill(self, document: Document, wanted: Sequence[int]) -> None:
         row, chosen = wanted[0], self._references.chosen

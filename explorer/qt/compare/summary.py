@@ -57,7 +57,7 @@ from explorer.qt.widgets.building import LINE, NOTE, column, row
 from explorer.qt.widgets.controls import choice, picture_buttons, split
 from explorer.qt.widgets.labels import SELECTABLE, ElidedLabel, error_caution, plain_label
 from explorer.qt.widgets.lazy import TabbedPanel
-from explorer.qt.widgets.pages import Phase, Reader, Refusal, Request
+from explorer.qt.widgets.pages import Reader, Refusal, Request, no_model_open
 from explorer.qt.widgets.plot_panel import PlotExport
 from explorer.qt.widgets.segments import segmented
 from explorer.qt.widgets.table_model import TableModel
@@ -353,7 +353,6 @@ class CompareView(TabbedPanel, Reader[Shown]):
         self.pages.tensors.table.row_opened.connect(self._open_tensor)
         for title, page in self.pages.titles.items():
             self.tabs.addTab(page, title)
-        self.state.pressed.disconnect()  # what the panel does with its button: the reader's life
         self.begin_life(app, (self,))
         self._references.changed.connect(self._follow_references)
         self._references.documents_changed.connect(self._follow_documents)
@@ -391,9 +390,6 @@ class CompareView(TabbedPanel, Reader[Shown]):
             self._document = document
             self.restart()
 
-    def refresh(self) -> None:
-        self.load()
-
     def focus_search(self) -> None:
         """Put the cursor into the filter in front; else go to the views."""
         if not (self.has_content and self.pages.focus_search(self.tabs.currentWidget())):
@@ -416,7 +412,7 @@ class CompareView(TabbedPanel, Reader[Shown]):
         title = "Compare two models"
         if self._document is None:
             sentence = "Open a model to compare it with another one."
-            return Refusal(title, sentence, "Show how to &begin")
+            return no_model_open(self.app, title, sentence)
         subject = self._subject()
         if subject is None:
             name = plain_text(self._document.title)
@@ -426,7 +422,7 @@ class CompareView(TabbedPanel, Reader[Shown]):
                     f"{name} is compared with its own weights in another type, which has no "
                     "header. Choose B or the original above."
                 )
-            return Refusal(title, sentence, "Open another model…")
+            return Refusal(title, sentence, "Open another model…", self.app.ask_reference)
         return Request(
             key=subject,
             title="Comparing two models",
@@ -435,14 +431,6 @@ class CompareView(TabbedPanel, Reader[Shown]):
             work=partial(_read, subject),
             known=lambda: self._known.get(subject),
         )
-
-    def press(self) -> None:
-        if self.phase is not Phase.UNSUPPORTED:
-            self.load()
-        elif self._document is None:
-            self.app.go("overview")
-        else:
-            self.app.ask_reference()
 
     def _follow_references(self) -> None:
         if self._subject() != self.request_key:

@@ -37,7 +37,8 @@ from explorer.qt.settings import Settings
 from explorer.qt.theme import Space, TextSize, style_text
 from explorer.qt.widgets.building import LINE, NOTE, column, row
 from explorer.qt.widgets.controls import button
-from explorer.qt.widgets.labels import ElidedLabel, StatePage, facts_form
+from explorer.qt.widgets.labels import ElidedLabel, facts_form
+from explorer.qt.widgets.pages import ContentPage
 from explorer.qt.widgets.segments import SegmentBar
 from explorer.qt.widgets.table_view import FilterBar
 from explorer.qt.widgets.text_view import TextView
@@ -216,10 +217,7 @@ class LibraryView(QtWidgets.QWidget):
         self.splitter.setStretchFactor(0, 3)
         self.splitter.setStretchFactor(1, 1)
         self.splitter.setChildrenCollapsible(False)
-        self.nothing = StatePage(self)
-        self._pages = QtWidgets.QStackedWidget(self)
-        for shown in (self.splitter, self.nothing):
-            self._pages.addWidget(shown)
+        self.page = ContentPage(self, self.splitter)
         self.total = ElidedLabel(self)
         self.free_button = QtWidgets.QPushButton(self)
         self.free_button.setToolTip("Show the command that removes it. Nothing is removed here")
@@ -230,7 +228,7 @@ class LibraryView(QtWidgets.QWidget):
         self.open_button.setDefault(True)
         acting = self.free_button, self.compare_button, self.open_button
         below = row((self.total, 1), *acting, margins=LINE)
-        column(top, (self._pages, 1), below, of=self)
+        column(top, (self.page, 1), below, of=self)
 
     def _connect(self) -> None:
         self.bar.changed.connect(self._filter)
@@ -239,7 +237,6 @@ class LibraryView(QtWidgets.QWidget):
         self.commands.model_chosen.connect(self.show_model)
         self.commands.rescan_requested.connect(self.rescan)
         self.scan_button.clicked.connect(self._toggle_scan)
-        self.nothing.pressed.connect(self._go_on)
         self.scanner.listed.connect(self._show_listing)
         self.scanner.finished.connect(self._end_scan)
         self.scanner.failed.connect(self._fail_scan)
@@ -464,15 +461,6 @@ class LibraryView(QtWidgets.QWidget):
         self.free_button.setText(f"F&ree {bytes_text(frees)}…" if frees else "F&ree space…")
         self.free_button.setEnabled(bool(frees or (self.blobs.files and not self.shows_blobs)))
 
-    def show_lists(self) -> None:
-        """Show the lists with the pane."""
-        self._pages.setCurrentWidget(self.splitter)
-
-    def show_nothing(self, heading: str, sentence: str = "", button: str = "") -> None:
-        """Show why there is nothing to list, instead of the lists."""
-        self.nothing.show_message(heading, sentence, button)
-        self._pages.setCurrentWidget(self.nothing)
-
     def save_layout(self) -> None:
         """Remember widths and order of columns, and the splitter."""
         if not self.tree.is_narrow:
@@ -494,15 +482,16 @@ class LibraryView(QtWidgets.QWidget):
         self.scan_button.setToolTip("Stop reading" if busy else "Read all stores again (F5)")
         listed = self.blobs.model if self.shows_blobs else self.model
         if self._has_rows and (busy or not self.bar.text or listed.rowCount()):
-            self.show_lists()
+            self.page.show_content()
         elif self._has_rows:
-            self.show_nothing(f"Nothing matches “{self.bar.text}”.", "", "Clear the filter")
+            heading = f"Nothing matches “{self.bar.text}”."
+            self.page.show_message(heading, "", "Clear the filter", self._clear_filter)
         elif busy or not self._asked:
-            self.show_nothing("Looking for downloaded models…")
+            self.page.show_message("Looking for downloaded models…", "")
         elif self._rows is None:
-            self.show_nothing("Reading was stopped", "Press F5 to rescan.")
+            self.page.show_message("Reading was stopped", "Press F5 to rescan.")
         else:
-            self.show_nothing(*_NO_MODELS)
+            self.page.show_message(*_NO_MODELS, self.app.open_demo)
         self._show_total()
 
     @property
@@ -511,13 +500,9 @@ class LibraryView(QtWidgets.QWidget):
         rows = self._rows or ()
         return any(row.children or row.problems or row.store is None for row in rows)
 
-    def _go_on(self) -> None:
-        """Do what the button says that stands where nothing is listed."""
-        if self._has_rows:
-            self.bar.edit.clear()
-            self.bar.focus()
-        else:
-            self.app.open_demo()
+    def _clear_filter(self) -> None:
+        self.bar.edit.clear()
+        self.bar.focus()
 
     def _show_total(self) -> None:
         count = self._entry_count

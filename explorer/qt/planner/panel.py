@@ -107,7 +107,6 @@ class PlannerView(QtWidgets.QWidget):
         self._reading = JobSlot(app.runner, self)
         self._reading_others = JobSlot(app.runner, self)
         self.placeholder = StatePage(self)
-        self.placeholder.pressed.connect(app.open_demo)
         self._stack = QtWidgets.QStackedLayout(self)
         self._stack.setSizeConstraint(QtWidgets.QLayout.SizeConstraint.SetNoConstraint)
         self._stack.addWidget(self.placeholder)
@@ -230,6 +229,7 @@ class PlannerView(QtWidgets.QWidget):
             "which GPU, and what has to change for all of them to fit. It reads only the "
             "header of the model. Open a model with Ctrl+O, or open the demo model.",
             "Open the demo model",
+            self.app.open_demo,
         )
         self._stack.setCurrentWidget(self.placeholder)
 

@@ -39,6 +39,7 @@ from explorer.qt.widgets.building import LINE, column, row
 from explorer.qt.widgets.controls import choice, label_of
 from explorer.qt.widgets.labels import error_caution
 from explorer.qt.widgets.lazy import LazyTab, TabbedPanel
+from explorer.qt.widgets.pages import no_model_open
 from explorer.qt.widgets.plot_panel import PlotExport
 from explorer.qt.widgets.table_view import BarDelegate, ListPanel
 from explorer.text import integer_text
@@ -339,7 +340,7 @@ class SessionPanel(TabbedPanel):
         document = self._document
         if document is None:
             sentence = "Open a model to see all of its tensors."
-            self.say_that_no_model_is_open(self.title, sentence)
+            self.show_message(*no_model_open(self.app, self.title, sentence))
         elif not len(document.arrays):
             self.show_message(self.title, "This file holds no tensors.")
         else:

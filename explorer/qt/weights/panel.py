@@ -336,9 +336,8 @@ class WeightsView(TensorsPanel):
                 self.header.choose(Scope.ONE)
         super().show_tensors(rows)
 
-    def show_message(self, heading: str, sentence: str, button: str = "") -> None:
+    def clear(self) -> None:
         self._show_subjects((), LruCache(0), ())
-        super().show_message(heading, sentence, button)
 
     @property
     def shown_rows(self) -> tuple[int, ...]:

@@ -26,6 +26,7 @@ from explorer.qt.widgets.building import add_action, column, row
 from explorer.qt.widgets.controls import choice, label_of
 from explorer.qt.widgets.labels import ElidedLabel, plain_label
 from explorer.qt.widgets.lazy import TabbedPanel
+from explorer.qt.widgets.pages import Refusal, no_model_open
 from explorer.qt.widgets.table_model import TableModel
 from explorer.text import plain_text, shorten
 
@@ -136,25 +137,26 @@ class TensorsPanel(TabbedPanel):
             self.refresh()
 
     def refresh(self) -> None:
+        """Show the selected tensors, or a sentence that says why there are none."""
         document = self._document
         if document is None:
-            self.say_that_no_model_is_open(
-                self.noun.capitalize(), f"Open a model to see its {self.noun}."
+            sentence = f"Open a model to see its {self.noun}."
+            refusal = no_model_open(self.app, self.noun.capitalize(), sentence)
+        elif not self._rows:
+            sentence = (
+                f"Choose one in the tree or in the tensor table to see its {self.noun_of_one}."
             )
-            return
-        if not self._rows:
-            self.show_message(
-                "Select a tensor",
-                f"Choose one in the tree or in the tensor table to see its {self.noun_of_one}.",
-            )
-            return
-        wanted = self._wanted(document)
-        first = document.model.tensors.rows[wanted[0]]
-        reason = unsupported_reason(first) if len(wanted) == 1 else None
-        if reason is None:
-            self._fill(document, wanted)
+            refusal = Refusal("Select a tensor", sentence)
         else:
-            self.show_message(f"Type {first.type.name}", f"{plain_text(first.name)}: {reason}")
+            wanted = self._wanted(document)
+            first = document.model.tensors.rows[wanted[0]]
+            reason = unsupported_reason(first) if len(wanted) == 1 else None
+            if reason is None:
+                self._fill(document, wanted)
+                return
+            refusal = Refusal(f"Type {first.type.name}", f"{plain_text(first.name)}: {reason}")
+        self.clear()
+        self.show_message(*refusal)
 
     def _wanted(self, document: Document) -> Sequence[int]:
         """Return the content rows of what is shown of the selected tensors; one at least."""
@@ -162,6 +164,10 @@ class TensorsPanel(TabbedPanel):
 
     def _fill(self, document: Document, wanted: Sequence[int]) -> None:
         """Show tensors whose weights can be read."""
+        raise NotImplementedError
+
+    def clear(self) -> None:
+        """Show no tensor."""
         raise NotImplementedError
 
 

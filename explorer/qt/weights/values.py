@@ -454,7 +454,7 @@ class ValuesPage(ReadingPage[Tiles]):
         else:
             super().show_failed(heading, error)
 
-    def press(self) -> None:
+    def read_again(self) -> None:
         self._wanted |= self.model.retry()
         self.load()
 
@@ -491,7 +491,7 @@ class ValuesPage(ReadingPage[Tiles]):
         copy = QKeySequence.StandardKey.Copy
         self.copy_action = building.add_action(grid, "&Copy values", self.copy, copy)
         building.add_action(grid, "&Save all values…", self.ask_export)
-        building.add_action(grid, "&Reload", self.press)
+        building.add_action(grid, "&Reload", self.read_again)
         grid.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         grid.customContextMenuRequested.connect(
             lambda place: building.show_menu(

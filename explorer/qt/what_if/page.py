@@ -41,7 +41,7 @@ from explorer.qt.what_if.estimate import (
 )
 from explorer.qt.widgets.building import NOTE, tab_through
 from explorer.qt.widgets.labels import plain_label
-from explorer.qt.widgets.pages import ReadingPage, Refusal, Request
+from explorer.qt.widgets.pages import ReadingPage, Refusal, Request, no_model_open
 from explorer.qt.widgets.plot_panel import PicturePanel
 from explorer.qt.widgets.progress import RestingLine
 from explorer.qt.widgets.table_model import TableModel
@@ -242,7 +242,6 @@ def _extent(lines: Sequence[Line]) -> object:
     return [(line.errors is not None, len(short_note(line))) for line in lines]
 
 
-_BEGIN: Final = "Show how to &begin"
 AUTOMATIC_COST: Final = 4_000_000_000
 """Work that begins by itself: ten seconds of a core."""
 
@@ -397,20 +396,14 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
     def _refusal(self) -> Refusal:
         self.note.clear()
         if self._document is None:
-            return Refusal("What if?", "Open a model to try other types.", _BEGIN)
+            return no_model_open(self.app, "What if?", "Open a model to try other types.")
         if self._waiting:
             return Refusal("The tensors of both models are being matched.", "")
+        noun, choose = "type", self.controls.chooser.open_list
         if self.controls.by_recipe:
-            return Refusal("No recipe is chosen", "Choose the recipes to try.", "Choose recipes…")
-        return Refusal("No type is chosen", "Choose the types to try.", "Choose types…")
-
-    def press(self) -> None:
-        if self._document is None:
-            self.app.go("overview")
-        elif self.controls.chooser.types:
-            self.load()
-        else:
-            self.controls.chooser.open_list()
+            noun = "recipe"
+        sentence, button = f"Choose the {noun}s to try.", f"Choose {noun}s…"
+        return Refusal(f"No {noun} is chosen", sentence, button, choose)
 
     def _estimate_request(self, wanted: WhatIfRequest) -> Request[_Estimated | WhatIfState]:
         cache = self._cache(wanted.document)

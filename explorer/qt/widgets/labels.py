@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import html
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from PySide6 import QtGui
 from PySide6.QtCore import QEvent, QRectF, QSize, Qt, QTimer, Signal
@@ -577,14 +577,12 @@ class Notice(QWidget):
             self.folder_wanted.emit(self._path)
 
 
+Press: TypeAlias = Callable[[], object] | None
+"""What a button does; None where there is no button."""
+
+
 class StatePage(QWidget):
-    """What a page shows instead of its content: a heading, a sentence, and perhaps a button.
-
-    Signals:
-        pressed: The button was pressed.
-    """
-
-    pressed = Signal()
+    """What a page shows instead of its content: a heading, a sentence, and perhaps a button."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -593,15 +591,19 @@ class StatePage(QWidget):
         self.sentence = centred_label(self)
         self.sentence.setTextInteractionFlags(SELECTABLE)
         self.button = QPushButton(self)
-        self.button.clicked.connect(self.pressed)
+        self.button.clicked.connect(lambda: self._press and self._press())
+        self._press: Press = None
         centre = row(1, self.button, 1)
         texts = column(2, self.heading, self.sentence, centre, 3, spacing=Space.WIDE)
         row(1, (texts, 8), 1, of=self, margins=(Space.WIDE,) * 4)
 
-    def show_message(self, heading: str, sentence: str, button: str = "") -> None:
-        """Show other texts, which may come from a file."""
+    def show_message(
+        self, heading: str, sentence: str, button: str = "", press: Press = None
+    ) -> None:
+        """Show other texts, which may come from a file; `press` is what the button does."""
         self.heading.setText(shorten(plain_text(heading), _LONGEST))
         self.sentence.setText(shorten(plain_text(sentence), _LONGEST))
         self.sentence.setVisible(bool(sentence))  # the keyboard would stop at an empty one
         self.button.setText(button)
         self.button.setVisible(bool(button))
+        self._press = press

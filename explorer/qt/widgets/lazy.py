@@ -138,7 +138,7 @@ class LazyTab(QWidget, Generic[View]):
 
 
 class TabbedPanel(ContentPage):
-    """Pages as tabs below a header, or a sentence in their place, whose button calls `refresh`.
+    """Pages as tabs below a header, or a sentence in their place.
 
     Attributes:
         column: Holds header and tabs, and what stands below them.
@@ -151,29 +151,13 @@ class TabbedPanel(ContentPage):
     def __init__(self, app: Services, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.app = app
-        self._begin = "Show how to &begin"
-        self.state.pressed.connect(self._press)
         self.cancel_shortcut = QShortcut(QKeySequence(Qt.Key.Key_Escape), self)
         self.cancel_shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
         self.cancel_shortcut.activated.connect(self.cancel)
 
-    def refresh(self) -> None:
-        """Show what is selected, or a sentence that says why there is nothing."""
-        raise NotImplementedError
-
     def cancel(self) -> None:
         """Stop reading; what is known stays."""
         raise NotImplementedError
-
-    def say_that_no_model_is_open(self, heading: str, sentence: str) -> None:
-        """Show a sentence, with a button that leads to the start page."""
-        self.show_message(heading, sentence, self._begin)
-
-    def _press(self) -> None:
-        if self.state.button.text() == self._begin:
-            self.app.go("overview")
-        else:
-            self.refresh()
 
     def begin_tabs(self, name: str, above: QWidget) -> None:
         """Make the tabs, called `name` by screen readers, below the widget `above`.

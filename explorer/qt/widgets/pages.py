@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from PySide6 import QtWidgets
 from PySide6.QtCore import QObject, QRectF, QTimer, Signal
@@ -18,7 +18,7 @@ from explorer.qt.jobs import Job, JobSlot, Work
 from explorer.qt.services import Services
 from explorer.qt.widgets.building import LINE, column, row
 from explorer.qt.widgets.controls import check
-from explorer.qt.widgets.labels import ElidedLabel, StatePage
+from explorer.qt.widgets.labels import ElidedLabel, Press, StatePage
 from explorer.qt.widgets.progress import ProgressLine
 from explorer.qt.widgets.ranges import RangeChoice
 
@@ -58,8 +58,11 @@ class ContentPage(QtWidgets.QWidget):
         """Show the content."""
         self.stack.setCurrentWidget(self.content)
 
-    def show_message(self, heading: str, sentence: str, button: str = "") -> None:
-        self.state.show_message(heading, sentence, button)
+    def show_message(
+        self, heading: str, sentence: str, button: str = "", press: Press = None
+    ) -> None:
+        """Show a sentence, perhaps with a button and what it does."""
+        self.state.show_message(heading, sentence, button, press)
         self.stack.setCurrentWidget(self.state)
 
     @property
@@ -119,13 +122,18 @@ class Request(Generic[Result]):
     tensors: Sequence[Tensor] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why nothing is read: a heading, a sentence, and perhaps what to do about it."""
+class Refusal(NamedTuple):
+    """Why nothing is read: a heading, a sentence, and perhaps a button and what it does."""
 
     heading: str
     sentence: str
     button: str = ""
+    press: Press = None
+
+
+def no_model_open(app: Services, heading: str, sentence: str) -> Refusal:
+    """Return what a page says without a model, with a button that leads to the start page."""
+    return Refusal(heading, sentence, "Show how to &begin", partial(app.go, "overview"))
 
 
 class Reader(Generic[Result]):
@@ -154,13 +162,11 @@ class Reader(Generic[Result]):
         self.app = app
         self._slot = JobSlot(app.runner, self)
         self._request: Request[Result] | None = None
-        self._fetch: TensorFetch | None = None  # what the button agrees to
         self._pages = pages
         self._line = progress
         for page in pages:
             page.shown.connect(self._follow_shown)
             page.hidden.connect(self._follow_hidden)
-            page.state.pressed.connect(self._press_button)
         if progress is not None:
             progress.cancel_requested.connect(self.cancel)
             progress.resume_requested.connect(self.load)
@@ -183,8 +189,8 @@ class Reader(Generic[Result]):
     def refill(self) -> None:
         """Show again what is known; another of several pages became visible."""
 
-    def press(self) -> None:
-        """React to the button below the sentence."""
+    def read_again(self) -> None:
+        """Read what was cancelled, or failed."""
         self.load()
 
     def keeps_reading(self) -> bool:
@@ -205,12 +211,12 @@ class Reader(Generic[Result]):
         """Show that reading was cancelled; what was read so far stays."""
         if self._line is not None:
             self._line.stop()
-        self._fill_empty_pages("Cancelled", "", "Continue")
+        self._fill_empty_pages("Cancelled", "", "Continue", self.read_again)
 
     def show_failed(self, heading: str, error: ExplorerError) -> None:
         """Show why reading failed."""
         for page in self._pages:
-            page.show_message(heading, str(error), "Try again")
+            page.show_message(heading, str(error), "Try again", self.read_again)
 
     # Life
 
@@ -235,25 +241,22 @@ class Reader(Generic[Result]):
         """Read what is wanted, unless it is under way or no page is visible."""
         if not self.visible:
             return
-        wanted, self._fetch = self.request(), None
+        wanted = self.request()
         if isinstance(wanted, Request) and not self._has(wanted.key):
             fetch = TensorFetch.of(wanted.tensors)
             if fetch is not None and wanted.known() is None:
-                self._fetch, wanted = fetch, Refusal(*fetch.question)
+                wanted = Refusal(*fetch.question, partial(self._agree, fetch))
         if isinstance(wanted, Refusal):
             self.stop()
             self.phase = Phase.UNSUPPORTED
             for page in self._pages:
-                page.show_message(wanted.heading, wanted.sentence, wanted.button)
+                page.show_message(*wanted)
         elif wanted is not None and not self._has(wanted.key):
             self._start(wanted)
 
-    def _press_button(self) -> None:
-        if self._fetch is None:
-            self.press()
-        else:
-            self._fetch.agree()
-            self.load()
+    def _agree(self, fetch: TensorFetch) -> None:
+        fetch.agree()
+        self.load()
 
     def cancel(self) -> None:
         """Stop reading; what was read so far stays."""
@@ -314,11 +317,13 @@ class Reader(Generic[Result]):
             self.phase = Phase.CANCELLED
             self.show_cancelled()
 
-    def _fill_empty_pages(self, heading: str, sentence: str, button: str = "") -> None:
+    def _fill_empty_pages(
+        self, heading: str, sentence: str, button: str = "", press: Press = None
+    ) -> None:
         """Show a sentence on the pages that have nothing else to show."""
         for page in self._pages:
             if not page.has_content:
-                page.show_message(heading, sentence, button)
+                page.show_message(heading, sentence, button, press)
 
     def _follow_shown(self) -> None:
         if self.phase in {Phase.PARTLY_SHOWN, Phase.COMPLETE}:

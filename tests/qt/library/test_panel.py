@@ -380,8 +380,8 @@ def test_nothing_downloaded_offers_the_demo_and_a_folder(
     panel.view.scanned.connect(counts.append)
     panel.settle()
     assert counts == [0]
-    assert panel.view.nothing.isVisible()
-    panel.qtbot.mouseClick(panel.view.nothing.button, Qt.MouseButton.LeftButton)
+    assert panel.view.page.state.isVisible()
+    panel.qtbot.mouseClick(panel.view.page.state.button, Qt.MouseButton.LeftButton)
     assert panel.app.calls("open_demo") == [()]
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "own.gguf").write_bytes(gguf_bytes("own"))
@@ -391,7 +391,7 @@ def test_nothing_downloaded_offers_the_demo_and_a_folder(
     )
     panel.qtbot.mouseClick(panel.view.add_button, Qt.MouseButton.LeftButton)
     panel.settle()
-    assert not panel.view.nothing.isVisible()
+    assert not panel.view.page.state.isVisible()
     assert panel.titles(panel.find("Folder")) == ["own.gguf"]
     assert settings.library_folders == [tmp_path / "mine"]
     panel.click(panel.find("Folder"))
@@ -401,7 +401,7 @@ def test_nothing_downloaded_offers_the_demo_and_a_folder(
     menu.deleteLater()
     panel.settle()
     assert settings.library_folders == []
-    assert panel.view.nothing.isVisible()
+    assert panel.view.page.state.isVisible()
     assert (tmp_path / "mine" / "own.gguf").exists()
 
 
@@ -418,7 +418,7 @@ def test_a_store_that_may_not_be_read_says_what_to_do(
     text = panel.view.pane.about
     assert "permission denied" in text
     assert "usermod -aG ollama" in text
-    assert not panel.view.nothing.isVisible()
+    assert not panel.view.page.state.isVisible()
 
 
 def test_names_that_act_on_a_display_are_plain_text(
@@ -697,13 +697,13 @@ def test_numbers_filter_models(make_panel: Callable[..., Panel], sized: Place) -
 def test_a_filter_that_hides_everything_is_named_and_cleared(panel: Panel) -> None:
     view = panel.view
     panel.type("270m70b")
-    assert view.nothing.isVisible()
-    assert view.nothing.heading.text() == "Nothing matches “270m70b”."
-    panel.qtbot.mouseClick(view.nothing.button, Qt.MouseButton.LeftButton)
+    assert view.page.state.isVisible()
+    assert view.page.state.heading.text() == "Nothing matches “270m70b”."
+    panel.qtbot.mouseClick(view.page.state.button, Qt.MouseButton.LeftButton)
     panel.qtbot.waitUntil(lambda: view.tree.isVisible() and not view.bar.text)
     view.lists.setCurrentWidget(view.blobs)
     panel.type("270m70b")
-    assert view.nothing.isVisible()
+    assert view.page.state.isVisible()
     view.free_space()
     panel.qtbot.waitUntil(view.blobs.isVisible)
 

@@ -288,7 +288,7 @@ class MapPage(ReadingPage[DrawnMap]):
                 return
         self.load()
 
-    def press(self) -> None:
+    def read_again(self) -> None:
         self.restart()
 
     def show_begun(self) -> None:
