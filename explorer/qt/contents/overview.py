@@ -48,7 +48,7 @@ from explorer.qt.widgets.labels import (
     plain_label,
     text_label,
 )
-from explorer.qt.widgets.painting import FoldButton, IconLabel, fill_type, plain_tip
+from explorer.qt.widgets.painting import FoldButton, IconLabel, fill_type, in_lines, plain_tip
 from explorer.qt.widgets.segments import SegmentBar
 from explorer.text import (
     AtLeast,
@@ -581,6 +581,7 @@ def _all_shares(document: Document, view: int) -> list[Share]:
 
 _BAR_PIXELS = 28
 _MOST_KEYS = 12
+_KEY_SWATCH = 18  # pixels, those beside it included
 
 
 class SharesBar(QtWidgets.QWidget):
@@ -611,14 +612,11 @@ class SharesBar(QtWidgets.QWidget):
 
     def _keys(self, width: int) -> Iterator[tuple[Share, QRectF]]:
         """Yield the parts that are named below the bar, with their places."""
-        metrics = self.fontMetrics()
-        line, left, top = metrics.height() + 6, 0.0, float(_BAR_PIXELS + Space.WIDE)
-        for share in self._shares[:_MOST_KEYS]:
-            wide = 18 + metrics.horizontalAdvance(_key_text(share)) + Space.PAGE
-            if left and left + wide - Space.PAGE > width:
-                left, top = 0.0, top + line
-            yield share, QRectF(left, top, wide, line)
-            left += wide
+        metrics, named = self.fontMetrics(), self._shares[:_MOST_KEYS]
+        widths = [_KEY_SWATCH + metrics.horizontalAdvance(_key_text(share)) for share in named]
+        places = in_lines(widths, width, metrics.height() + 6, Space.PAGE)
+        for share, place in zip(named, places, strict=True):
+            yield share, place.translated(0, _BAR_PIXELS + Space.WIDE)
 
     def _parts(self) -> Iterator[tuple[Share, QRectF]]:
         left, total = 0.0, sum(share.share for share in self._shares) or 1.0
@@ -672,7 +670,7 @@ class SharesBar(QtWidgets.QWidget):
         middle = int(flag.AlignVCenter | flag.AlignLeft)
         for share, area in self._keys(self.width()):
             _fill(painter, QRectF(area.left(), area.center().y() - 5, 10, 10), share)
-            words = area.adjusted(18, 0, 0, 0)
+            words = area.adjusted(_KEY_SWATCH, 0, Space.PAGE, 0)
             painter.setPen(QColor(ink.text))
             painter.drawText(words, middle, share.name)
             name = self.fontMetrics().horizontalAdvance(f"{share.name}  ")

@@ -31,6 +31,7 @@ from explorer.qt.widgets.painting import (
     field_hatching,
     field_line,
     field_tint,
+    in_lines,
     kind_name,
 )
 from explorer.sources import ByteSource
@@ -205,14 +206,12 @@ class FieldLegend(QtWidgets.QWidget):
     def _places(self, width: int) -> Iterator[tuple[FieldKind, QRect]]:
         """Yield each kind with the rectangle of its swatch and name."""
         metrics = self.fontMetrics()
-        height = max(_SWATCH, metrics.height())
-        x, y = 0, _GAP
-        for kind in self._kinds:
-            item = _SWATCH + _GAP + metrics.horizontalAdvance(kind_name(kind))
-            if x and x + item > width:
-                x, y = 0, y + height + _GAP
-            yield kind, QRect(x, y, item, height)
-            x += item + _SPACING
+        height = max(_SWATCH, metrics.height()) + _GAP
+        names = map(kind_name, self._kinds)
+        widths = [_SWATCH + _GAP + metrics.horizontalAdvance(name) for name in names]
+        places = in_lines(widths, width, height, _SPACING)
+        for kind, place in zip(self._kinds, places, strict=True):
+            yield kind, place.adjusted(0, _GAP, 0, 0).toRect()
 
     # Qt
 

@@ -21,6 +21,7 @@ from explorer.analysis.model_grid import Kind, ModelGrid
 from explorer.present.tables.survey import Metric
 from explorer.qt.survey.map_paint import COLOUR_MAP, Scale
 from explorer.qt.theme import series_colour
+from explorer.qt.widgets.painting import in_lines
 from explorer.qt.widgets.plot import PlotColours
 from explorer.text import plain_text
 
@@ -246,15 +247,9 @@ class LayerPicture:
             width = min(max(widths, default=0), self._size.width() // 4)
             place = QRectF(self._size.width() - width, _PAD, width, self._line)
             return [place.translated(0, number * self._line) for number in range(len(names))]
-        places: list[QRectF] = []
-        x, y = 0.0, 0.0
-        for width in widths:
-            if x and x + width > self._size.width():
-                x, y = 0.0, y + self._line
-            places.append(QRectF(x, y, width, self._line))
-            x += width
-        top = self._size.height() - y - self._line - 2
-        return [place.translated(0, top) for place in places]
+        places = list(in_lines(widths, self._size.width(), self._line))
+        high = max((place.bottom() for place in places), default=0.0)
+        return [place.translated(0, self._size.height() - high - 2) for place in places]
 
     # Places
 

@@ -28,7 +28,7 @@ from explorer.formats.tensors import TypeShare
 from explorer.present.colours import type_colour
 from explorer.present.tables.survey import Metric
 from explorer.qt.survey.session import ComparisonContent, SurveyContent
-from explorer.qt.widgets.painting import fill_type, text_on
+from explorer.qt.widgets.painting import fill_type, in_lines, text_on
 from explorer.qt.widgets.plot import PlotColours
 from explorer.text import bytes_text, counted, plain_text
 
@@ -657,19 +657,12 @@ class MapPainter:
         return [f"{share.name}  {bytes_text(share.nbytes)}" for share in shown]
 
     def _legend_places(self, metrics: QFontMetricsF, width: float) -> list[QRectF]:
-        """Return the place of each entry, wrapped like words."""
+        """Return the place of each entry."""
         height = metrics.height() + 4
         if self.colouring.scale is not None:
             return [QRectF(0, 2, width, height)]
-        places: list[QRectF] = []
-        x, y = 0.0, 2.0
-        for text in self._legend_texts():
-            needed = _SWATCH + 6 + metrics.horizontalAdvance(text)
-            if x and x + needed > width:
-                x, y = 0.0, y + height
-            places.append(QRectF(x, y, needed, height))
-            x += needed + _LEGEND_GAP
-        return places
+        widths = [_SWATCH + 6 + metrics.horizontalAdvance(text) for text in self._legend_texts()]
+        return [one.translated(0, 2) for one in in_lines(widths, width, height, _LEGEND_GAP)]
 
     def _paint_scale(self, painter: QPainter, scale: Scale) -> None:
         metrics = painter.fontMetrics()

@@ -7,7 +7,7 @@ with icons are here, too.
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -255,6 +255,25 @@ def draw_caption(painter: QPainter, area: QRectF, text: str, colour: QColor) -> 
     painter.setPen(text_on(colour))
     painter.drawText(patch, Qt.AlignmentFlag.AlignCenter, text)
     return True
+
+
+def in_lines(
+    widths: Iterable[float], room: float, height: float, gap: float = 0
+) -> Iterator[QRectF]:
+    """Yield a place for each width, side by side like words, in as many lines as the room needs.
+
+    Args:
+        widths: Of what stands there, in pixels, as are all of these.
+        room: Width of a line.
+        height: Height of a line.
+        gap: Between two places of a line.
+    """
+    x = y = 0.0
+    for width in widths:
+        if x and x + width > room:
+            x, y = 0.0, y + height
+        yield QRectF(x, y, width, height)
+        x += width + gap
 
 
 def plain_tip(text: str) -> str:
