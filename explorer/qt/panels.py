@@ -54,21 +54,12 @@ _MOST_TRIED: Final = 64  # tensors: where these cannot be shown, hardly another 
 
 
 class Pages(QStackedWidget):
-    """Pages with titles, each in a group; a group comes back with the page that was in front."""
+    """Pages in groups; a group comes back with the page that was in front."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._titles: list[str] = []
         self._last: dict[str, str] = {}  # the page of each group that was in front last
         self.currentChanged.connect(self._remember_page)
-
-    def addTab(self, page: QWidget, title: str) -> int:
-        """Add a page; return its number."""
-        self._titles.append(title)
-        return self.addWidget(page)
-
-    def tabText(self, number: int) -> str:
-        return self._titles[number]
 
     @property
     def page(self) -> str:
@@ -84,22 +75,11 @@ class Pages(QStackedWidget):
         """The group of the page in front; empty for a page of none."""
         return self.panel.group
 
-    def pages_of(self, group: str) -> dict[str, str]:
-        """Return the titles of a group's pages by their names."""
-        return {name: self._titles[self._place_of(name)] for name in panels_of(group)}
-
-    @property
-    def titles(self) -> dict[str, str]:
-        """Titles of all pages by their names, in order; first the library's."""
-        return {name: self._titles[self._place_of(name)] for name in PANELS}
-
     def show_page(self, name: str) -> None:
         """Bring a page to the front by its name."""
-        self.setCurrentIndex(self._place_of(name))
-
-    def _place_of(self, name: str) -> int:
         page = self.findChild(QWidget, name, Qt.FindChildOption.FindDirectChildrenOnly)
-        return -1 if page is None else self.indexOf(page)
+        assert page is not None
+        self.setCurrentWidget(page)
 
     def show_group(self, group: str) -> None:
         """Bring the page of a group to the front that was there last."""
@@ -228,7 +208,7 @@ class Panels(Pages):
         tab.setObjectName(name)
         tab.setWhatsThis(PANELS[name].explanation)
         self._tabs.append(tab)
-        self.addTab(tab, PANELS[name].title)
+        self.addWidget(tab)
         return tab
 
     def set_documents(self, documents: Sequence[Document]) -> None:

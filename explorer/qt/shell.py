@@ -34,7 +34,7 @@ from PySide6.QtWidgets import (
 from explorer.formats import Severity
 from explorer.present.explanations import picture_text
 from explorer.present.model import gravest, mark
-from explorer.present.panels import GROUPS, PANELS
+from explorer.present.panels import GROUPS, PANELS, panels_of
 from explorer.present.tables.facts import FACTS
 from explorer.qt.actions import Actions, offer_to_save
 from explorer.qt.document import Document
@@ -424,7 +424,8 @@ class Shell(QWidget):
         self.tree.setVisible(wanted and useful)
         self.tree_followed.emit(wanted, useful)
         fit_side(self.splitter)
-        self.head.show_pages(self.panels.pages_of(group), self.panels.page)
+        pages = {name: PANELS[name].title for name in panels_of(group)}
+        self.head.show_pages(pages, self.panels.page)
         self.head.show_machine(group == "library")
         self._show_bar(on=group == "compare" and self.panels.selection.document is not None)
         self._show_place()
@@ -468,15 +469,12 @@ class Shell(QWidget):
         return "   ·   ".join(map(plain_text, parts))
 
     def _show_place(self) -> None:
-        selection, group = self.panels.selection, self.panels.group
+        selection, panel = self.panels.selection, self.panels.panel
         document = selection.document
-        if group == "library":
-            self.head.show_place("", PANELS["library"].title, ())
-        elif document is None:
-            page = self.panels.page
-            title = "Start" if page == "overview" else self.panels.titles[page]
+        if panel.group == "library" or document is None:
+            title = "Start" if self.panels.page == "overview" else panel.title
             self.head.show_place("", title, ())
-        elif self.panels.panel.of_one_tensor and selection.rows:
+        elif panel.of_one_tensor and selection.rows:
             title, chips = _tensor_place(document, selection.rows)
             self.head.show_place(document.title, title, chips, str(document.path))
         else:

@@ -32,7 +32,7 @@ def everywhere(qtbot: QtBot, window: MainWindow) -> Iterator[tuple[str, QWidget]
         panels.setCurrentIndex(number)
         settle(qtbot, window)
         page = panels.widget(number)
-        yield from _pages(qtbot, window, page, panels.tabText(number))
+        yield from _pages(qtbot, window, page, panels.panel.title)
 
 
 def _pages(

@@ -9,6 +9,7 @@ from types import ModuleType
 import pytest
 from pytestqt.qtbot import QtBot
 
+from explorer.present.panels import PANELS
 from explorer.qt.main_window import MainWindow
 from explorer.qt.settings import Settings
 
@@ -50,8 +51,8 @@ def test_keys_that_scripts_press_show_the_panels_that_they_name(
     }
     panels = script("screen_reader").PANELS
     shown = {keys[key].partition("_")[2]: name for name, key in panels.items()}
-    pages = range(window.panels.count())
-    titles = {window.panels.widget(n).objectName(): window.panels.tabText(n) for n in pages}
+    names = [window.panels.widget(n).objectName() for n in range(window.panels.count())]
+    titles = {name: PANELS[name].title for name in names}
     reached = {name.partition("_")[2] for key, name in keys.items() if key}
     assert shown == {name: title for name, title in titles.items() if name in reached}
     for name, key in script("proof").VIEWS.items():

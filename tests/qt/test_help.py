@@ -10,7 +10,7 @@ from PySide6.QtGui import QKeySequence
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
-from explorer.present.panels import guide_page
+from explorer.present.panels import PANELS, guide_page
 from explorer.qt.help.guide import KEYS_PAGE, PANEL_KEYS, HelpWindow, command_keys
 from explorer.qt.main_window import MainWindow
 from explorer.qt.settings import Settings
@@ -31,7 +31,7 @@ def test_the_guide_opens_at_the_panel_in_front(qtbot: QtBot, window: MainWindow)
         window.actions_.guide.trigger()
         guide = guide_of(window)
         assert guide.page == view.objectName()
-        assert guide.text.toPlainText().startswith(panels.tabText(panels.indexOf(view)))
+        assert guide.text.toPlainText().startswith(PANELS[view.objectName()].title)
         assert not guide.isModal()
     assert len(window.findChildren(HelpWindow)) == 1  # the same window each time
     guide_of(window).reject()
@@ -101,7 +101,7 @@ def test_the_text_of_the_guide_has_the_size_of_all_texts(
 
 
 def test_an_unknown_panel_opens_the_guide_at_its_start(window: MainWindow) -> None:
-    window.panels.setCurrentIndex(window.panels.addTab(QWidget(), "Other"))
+    window.panels.setCurrentIndex(window.panels.addWidget(QWidget()))
     window.actions_.guide.trigger()
     assert guide_of(window).page == "start"
     guide_of(window).reject()

@@ -198,7 +198,7 @@ class Monkey:
     def _show_panel(self) -> str:
         panels = self.window.panels
         panels.setCurrentIndex(self._chance.randrange(panels.count()))
-        return panels.tabText(panels.currentIndex())
+        return panels.panel.title
 
     def _show_page(self) -> str:
         tabs = self._one(QTabBar)

@@ -75,7 +75,7 @@ def visit_pages(monkey: Monkey, look: Callable[[str], None]) -> None:
     for number in range(panels.count()):
         panels.setCurrentIndex(number)
         settle(monkey)
-        look(panels.tabText(number))
+        look(panels.panel.title)
         seen: set[QTabWidget] = set()
         while new := set(descendants(panels.widget(number), QTabWidget)) - seen:  # pages have pages
             seen |= new
@@ -85,7 +85,7 @@ def visit_pages(monkey: Monkey, look: Callable[[str], None]) -> None:
                         panels.setCurrentIndex(number)  # a button may have led away
                         tabs.setCurrentIndex(page)
                         settle(monkey)
-                        look(f"{panels.tabText(number)}: {tabs.tabText(page)}")
+                        look(f"{panels.panel.title}: {tabs.tabText(page)}")
 
 
 def settle(monkey: Monkey) -> None:
