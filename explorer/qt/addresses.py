@@ -27,7 +27,7 @@ from explorer.formats import Model
 from explorer.qt.jobs import JobRunner
 from explorer.qt.settings import Settings
 from explorer.qt.theme import Space
-from explorer.qt.widgets.building import column
+from explorer.qt.widgets.building import column, copy_text
 from explorer.qt.widgets.labels import plain_label
 from explorer.sources import Address, is_address, parse_address
 from explorer.sources.remote.addresses import HUB, as_path, forbidden_by, host_of, refuse_all
@@ -317,8 +317,7 @@ def copy_download(model: Model) -> None:
     from explorer.present.stores import download_of  # noqa: PLC0415 - rarely needed
 
     command = download_of(model.path, [file.path for file in model.files])
-    if command:
-        QGuiApplication.clipboard().setText(command)
+    copy_text(command)
 
 
 def places_of(texts: Sequence[str]) -> tuple[list[Path], list[ExplorerError]]:

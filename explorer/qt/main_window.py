@@ -42,6 +42,7 @@ from explorer.qt.services import Services
 from explorer.qt.settings import Settings
 from explorer.qt.shell import BottomBar, Shell, TopBar
 from explorer.qt.widgets.asking import ask_file, ask_files, ask_folder
+from explorer.qt.widgets.building import copy_text
 from explorer.qt.widgets.labels import MessageBar
 from explorer.qt.widgets.progress import JobBar
 from explorer.sources import Address, is_address
@@ -616,7 +617,7 @@ class MainWindow(QtWidgets.QMainWindow):
 
     def _copy_path(self) -> None:
         if self.current is not None:
-            QtGui.QGuiApplication.clipboard().setText(plain_text(str(self.current.path)))
+            copy_text(plain_text(str(self.current.path)))
 
     def _copy_download(self) -> None:
         if self.current is not None:

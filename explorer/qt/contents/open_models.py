@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,7 +39,7 @@ from explorer.present.model import problem_line, spoken_problems
 from explorer.qt.document import SHOWN_PROBLEMS, Document, Filtered, Node, NodeKind, model_node
 from explorer.qt.selection import Selection
 from explorer.qt.theme import Space, ink_of
-from explorer.qt.widgets.building import add_action, add_navigation, column
+from explorer.qt.widgets.building import add_action, add_navigation, column, copy_text
 from explorer.qt.widgets.painting import (
     SWATCH_SIZE,
     outline_current,
@@ -483,7 +484,7 @@ class OpenModelsView(QWidget):
     def _copy_name(self) -> None:
         node = self.model.node(self.tree.currentIndex())
         if node is not None:
-            QGuiApplication.clipboard().setText(plain_text(_full_name(node)))
+            copy_text(plain_text(_full_name(node)))
 
     def menu_at(self, place: QPoint) -> QMenu | None:
         """Return a menu for the row at a place; closing it deletes it."""
@@ -493,8 +494,7 @@ class OpenModelsView(QWidget):
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.addAction(self._copy_action)
-        path, clipboard = plain_text(str(_path(node))), QGuiApplication.clipboard()
-        menu.addAction("Copy &path", lambda: clipboard.setText(path))
+        menu.addAction("Copy &path", partial(copy_text, plain_text(str(_path(node)))))
         if node.kind is NodeKind.MODEL:
             menu.addSeparator()
             menu.addAction("C&lose model").triggered.connect(

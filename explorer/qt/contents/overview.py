@@ -15,7 +15,6 @@ from PySide6.QtCore import QEvent, QRectF, QSize, Qt, QTimer
 from PySide6.QtGui import (
     QAccessible,
     QColor,
-    QGuiApplication,
     QHelpEvent,
     QPainter,
     QPainterPath,
@@ -38,7 +37,7 @@ from explorer.qt.jobs import Job, JobSlot
 from explorer.qt.machine import PlannedMachine
 from explorer.qt.services import Services
 from explorer.qt.theme import CORNER, SERIES, Space, TextSize, ink_of, warning_colour
-from explorer.qt.widgets.building import column, row
+from explorer.qt.widgets.building import column, copy_text, row
 from explorer.qt.widgets.cells import level_colours
 from explorer.qt.widgets.labels import (
     FigureTile,
@@ -452,7 +451,7 @@ def _problems(problems: Sequence[Problem], page: QtWidgets.QWidget) -> QtWidgets
     button = QtWidgets.QPushButton("C&opy all", banner)
     button.setToolTip("Copy the problems as text, a line each")
     lines = "\n".join(map(problem_line, problems))
-    button.clicked.connect(lambda: QGuiApplication.clipboard().setText(lines))
+    button.clicked.connect(partial(copy_text, lines))
     head = row((heading, 1), button)
     pad = (Space.GROUP, Space.WIDE) * 2
     layout = column(head, of=banner, margins=pad, spacing=Space.TIGHT)

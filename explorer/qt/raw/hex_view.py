@@ -6,7 +6,6 @@ have 2^36 rows, and a cell for each byte costs milliseconds where a run of text 
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable
 from typing import Final
 
@@ -20,8 +19,8 @@ from explorer.qt.raw import hex_paint
 from explorer.qt.raw.hex_pages import PageCache
 from explorer.qt.services import Services
 from explorer.qt.theme import monospace_font
-from explorer.qt.widgets.building import add_navigation
-from explorer.qt.widgets.painting import kind_name
+from explorer.qt.widgets.building import add_navigation, copy_text
+from explorer.qt.widgets.painting import kind_name, plain_tip
 from explorer.sources import ByteSource
 from explorer.text import bytes_text, plain_text, shorten
 
@@ -244,13 +243,13 @@ class HexView(QAbstractScrollArea):
         self._copying.run(
             "Copying bytes",
             lambda _: form(source.read(run.start, len(run))),
-            QtGui.QGuiApplication.clipboard().setText,
+            copy_text,
             lambda error: self.notified.emit(f"Nothing was copied: {error}"),
         )
 
     def copy_offset(self) -> None:
         """Copy the cursor's offset as a decimal number."""
-        QtGui.QGuiApplication.clipboard().setText(str(self.cursor_offset))
+        copy_text(str(self.cursor_offset))
 
     def select_all(self) -> None:
         self._place(self.size_bytes - 1, 0)
@@ -261,13 +260,13 @@ class HexView(QAbstractScrollArea):
         self.viewport().update()
 
     def tip_for(self, offset: int) -> str:
-        """Return the tool tip of a byte: markup whose text cannot be markup."""
+        """Return the tool tip of a byte."""
         field = self.field_at(offset)
         lines = [hex_paint.offset_text(offset)]
         if field is not None:
             label = shorten(plain_text(field.label[: 2 * _LONGEST_LABEL]), _LONGEST_LABEL)
             lines = [kind_name(field.kind), label, *lines]
-        return f"<qt>{'<br>'.join(map(html.escape, lines))}</qt>"
+        return plain_tip("\n".join(lines))
 
     def _clamped(self, offset: int) -> int:
         return min(max(0, offset), max(0, self.size_bytes - 1))

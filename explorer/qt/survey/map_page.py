@@ -743,9 +743,7 @@ class MapPage(QtWidgets.QWidget):
 
     def _copy(self) -> None:
         with locale_free():
-            lines = list(self.lines(self.map.current))
-        if lines:
-            QtGui.QGuiApplication.clipboard().setText(to_tsv(lines))
+            building.copy_text(to_tsv(self.lines(self.map.current)))
 
     # Qt
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6 import QtCore, QtWidgets
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QFontMetrics, QGuiApplication, QKeySequence
+from PySide6.QtGui import QFontMetrics, QKeySequence
 
 from explorer.errors import ExplorerError
 from explorer.formats.export import write_csv, write_npy
@@ -391,7 +391,7 @@ class ValuesPage(ReadingPage[Tiles]):
             return to_tsv([float_text(x, 9) for x in row] for row in values.tolist())
 
         def take(text: str) -> None:
-            QGuiApplication.clipboard().setText(text)
+            building.copy_text(text)
             self._say(f"Values copied: {integer_text(height * width)}")
 
         self._copying.run("Copying values", read, take, lambda error: self._say(str(error)))

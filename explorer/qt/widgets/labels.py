@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ from explorer.present.explanations import ABOUT_ERRORS
 from explorer.present.tables.lines import Line
 from explorer.qt.theme import TILE_CORNER, Space, TextSize, ink_of, style_text, warning_colour
 from explorer.qt.widgets.building import NOTE, column, copy_text, row
-from explorer.qt.widgets.painting import type_swatch
+from explorer.qt.widgets.painting import plain_tip, type_swatch
 from explorer.text import integer_text, plain_text, shorten
 
 SELECTABLE: Final = (
@@ -144,10 +143,8 @@ class ElidedLabel(QLabel):
 
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QtGui.QHelpEvent):
-            # markup whose text cannot be markup: else Qt guesses which of both it is
-            whole = f"<qt>{html.escape(self.text())}</qt>"
             elided = self.shown_text() != self.text()
-            QToolTip.showText(event.globalPos(), whole if elided else "", self)
+            QToolTip.showText(event.globalPos(), plain_tip(self.text() if elided else ""), self)
             return True
         return super().event(event)
 

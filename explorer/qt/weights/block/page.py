@@ -10,7 +10,6 @@ from typing import Final
 
 from PySide6 import QtWidgets
 from PySide6.QtCore import QObject, QSignalBlocker, Qt, Signal
-from PySide6.QtGui import QGuiApplication
 
 from explorer.analysis.block_detail import BlockDetail, BlockReader
 from explorer.analysis.block_search import (
@@ -36,7 +35,7 @@ from explorer.qt.weights.block.strip import BlockPart, PartKind
 from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.weights.tensor_panel import step_button
 from explorer.qt.weights.values import Place, PlaceField
-from explorer.qt.widgets.building import LINE, NOTE, column, row
+from explorer.qt.widgets.building import LINE, NOTE, column, copy_text, row
 from explorer.qt.widgets.controls import button, label_of
 from explorer.qt.widgets.labels import ElidedLabel, plain_label
 from explorer.qt.widgets.pages import Phase, ReadingPage, Refusal, Request
@@ -541,7 +540,7 @@ class BlockPage(ReadingPage[ShownBlock]):
         """Copy everything that is known of the block as JSON."""
         if self.block is not None:
             record = block_record(self.block.detail, self.block.compared)
-            QGuiApplication.clipboard().setText(json.dumps(record, indent=1))
+            copy_text(json.dumps(record, indent=1))
             self.panes.readout.setText("The block was copied as JSON.")
 
     def ask_export(self, picture: Picture | None = None) -> None:

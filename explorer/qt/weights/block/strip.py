@@ -22,7 +22,7 @@ from explorer.formats.structure import FieldKind
 from explorer.present.explanations import picture_text
 from explorer.present.pictures import sentence
 from explorer.qt.theme import monospace_font
-from explorer.qt.widgets.building import add_action
+from explorer.qt.widgets.building import add_action, copy_text
 from explorer.qt.widgets.chart import Chart
 from explorer.qt.widgets.painting import field_line, field_tint
 from explorer.qt.widgets.plot import PlotColours
@@ -105,7 +105,7 @@ class BlockStrip(Chart[int]):
             return
         stored = np.frombuffer(self._detail.stored, np.uint8)
         marked = stored[self._masks > 0] if self._masks.any() else stored
-        QtGui.QGuiApplication.clipboard().setText(marked.tobytes().hex(" "))
+        copy_text(marked.tobytes().hex(" "))
 
     def place_of(self, byte: int) -> QRectF:
         """Return where a byte's digits are, half a blank around them included."""

@@ -10,7 +10,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QObject, QSignalBlocker, QTimer, Signal
-from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QComboBox, QSpinBox, QWidget
 
 from explorer.analysis.blocks import is_quantized
@@ -40,7 +39,7 @@ from explorer.qt.theme import Space
 from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.weights.map.plot import MapPlot
 from explorer.qt.weights.values import Place, PlaceField
-from explorer.qt.widgets.building import LINE, NOTE, row
+from explorer.qt.widgets.building import LINE, NOTE, copy_text, row
 from explorer.qt.widgets.controls import choice, label_of, picture_buttons
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.pages import Refusal
@@ -431,11 +430,10 @@ class MapReadout(QWidget):
             self.label.setText(self._resting)
 
     def _copy_value(self) -> None:
-        if self.pointer.value:
-            QGuiApplication.clipboard().setText(self.pointer.value)
+        copy_text(self.pointer.value)
 
     def _copy_position(self) -> None:
         place: Place | None = self._plot.place
         if place is not None and self._drawable is not None:
             name = self._drawable.folding.row_name(place[0])
-            QGuiApplication.clipboard().setText(plain_text(f"{name}, {place[1]}"))
+            copy_text(plain_text(f"{name}, {place[1]}"))
