@@ -128,9 +128,6 @@ class DensityPanel(PicturePanel):
         self._total = 0
         self.plot.cell_read.connect(self._describe)
 
-    def set_logarithmic(self, on: bool) -> None:
-        self.plot.set_logarithmic(on)
-
     def show_picture(self, picture: ErrorPicture, types: Sequence[str], place: int) -> str:
         """Draw a picture; see `WeightsPanel.show_picture`."""
         square = _square(picture, place)

@@ -210,9 +210,6 @@ class WhatIfPanel(PicturePanel):
         if type_name in types:
             self.table.select_row(types.index(type_name))
 
-    def set_logarithmic(self, on: bool) -> None:
-        """Do nothing: the axis follows from what is drawn."""
-
     def _replace(self, table: Table[Line]) -> None:
         """Show other types; columns, sorting and the mark stay as they were."""
         marked = self.selected_type

@@ -378,8 +378,8 @@ class PlotPage(ContentPage, Generic[Panel]):
     @cached_property
     def panel(self) -> Panel:
         panel = self._make_panel()
-        panel.set_logarithmic(self.logarithmic.isChecked())
-        self.logarithmic.toggled.connect(panel.set_logarithmic)
+        panel.plot.set_logarithmic(self.logarithmic.isChecked())
+        self.logarithmic.toggled.connect(panel.plot.set_logarithmic)
         self._column.addWidget(panel, 1)
         return panel
 

@@ -380,6 +380,10 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
         """Return the x around which keys zoom."""
         return float(self.box.viewRect().center().x())
 
+    def set_logarithmic(self, on: bool) -> None:
+        """Draw counts logarithmically, or not; of a picture of counts."""
+        raise NotImplementedError
+
     def data_columns(self) -> list[tuple[str, list[Any]]]:
         """Return the data behind the picture: a name and the values of each column."""
         raise NotImplementedError

@@ -486,13 +486,8 @@ class PicturePanel(QtWidgets.QWidget):
         self.export.ask(self.picture, self.file_name)
 
     def copy_picture(self) -> None:
-        """Put what is shown into the clipboard, and say so until the cursor moves."""
+        """Put what is shown into the clipboard; the status bar says so."""
         self.export.copy(self.picture)
-        self.readout.setText("Picture copied")
-
-    def set_logarithmic(self, on: bool) -> None:
-        """Show counts logarithmically, or not."""
-        raise NotImplementedError
 
     def show_text(self, text: str) -> None:
         """Show what the cursor stands on; `resting` without a text."""
@@ -524,9 +519,6 @@ class PlotPanel(PicturePanel):
         super().__init__(app, histogram, model, parent, table_width)
         self._describe = describe or self._describe_bins
         self.plot.bins_read.connect(self.show_readings)
-
-    def set_logarithmic(self, on: bool) -> None:
-        self.plot.set_logarithmic(on)
 
     def show_readings(self, readings: Readings) -> None:
         """Show what the cursor stands on."""
