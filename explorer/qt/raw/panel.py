@@ -25,7 +25,7 @@ from explorer.qt.services import Services
 from explorer.qt.theme import Space, monospace_font
 from explorer.qt.widgets.building import LINE, NOTE, column, row, tab_through
 from explorer.qt.widgets.controls import button, choice
-from explorer.qt.widgets.labels import empty_label, plain_label
+from explorer.qt.widgets.labels import NoteLabel, empty_label, plain_label
 from explorer.qt.widgets.painting import (
     IconButton,
     field_hatching,
@@ -341,11 +341,8 @@ class RawView(QtWidgets.QWidget):
         self.goto.returnPressed.connect(self._go)
         self.search = RawSearch(app, self)
         self.status = FieldStatus(self)
-        self.message = plain_label(self)
-        self.message.setWordWrap(True)
+        self.message = NoteLabel("Message", self)
         self.message.setContentsMargins(*NOTE)
-        self.message.setAccessibleName("Message")
-        self.message.hide()
         self._legend = FieldLegend(self)
         self._empty = empty_label(self)
         self._lay_out()
@@ -461,11 +458,11 @@ class RawView(QtWidgets.QWidget):
         self.hex.cursor_changed.connect(self._show_status)
         self.hex.bytes_arrived.connect(self._show_numbers)
         self.hex.cursor_moved.connect(self._announce)
-        self.hex.read_failed.connect(self._say)
-        self.hex.notified.connect(self._say)
+        self.hex.read_failed.connect(self.message.say)
+        self.hex.notified.connect(self.message.say)
         self.search.wanted.connect(self.find_next)
         self.search.found.connect(self._show_found)
-        self.search.noted.connect(self._say)
+        self.search.noted.connect(self.message.say)
         self.search.left.connect(self._focus_bytes)
         for keys, slot in (
             (QKeySequence.StandardKey.FindNext, partial(self.find_next, True)),
@@ -482,7 +479,7 @@ class RawView(QtWidgets.QWidget):
         if model is None:
             return
         self.search.cancel()
-        self._say("")
+        self.message.say("")
         self._shown = (None, None)
         self.files.setCurrentIndex(index)
         self.hex.set_source(model.files[index].source)
@@ -506,7 +503,9 @@ class RawView(QtWidgets.QWidget):
             return structure
 
         title = "Looking at the structure"
-        self._slot.run(title, prepare, self._show_structure, lambda error: self._say(str(error)))
+        self._slot.run(
+            title, prepare, self._show_structure, lambda error: self.message.say(str(error))
+        )
 
     def _show_structure(self, structure: Structure) -> None:
         self._structures[structure.file_index] = structure
@@ -553,13 +552,13 @@ class RawView(QtWidgets.QWidget):
         offset = parse_offset(self.goto.text())
         size = self.hex.size_bytes
         if offset is None:
-            self._say(
+            self.message.say(
                 f"“{self.goto.text()}” is not an offset. Type a number such as 1024 or 0x400."
             )
         elif offset >= size:
-            self._say(f"The file has {integer_text(size)} bytes.")
+            self.message.say(f"The file has {integer_text(size)} bytes.")
         else:
-            self._say("")
+            self.message.say("")
             self.hex.move_cursor(offset)
             self._focus_bytes()
 
@@ -569,11 +568,6 @@ class RawView(QtWidgets.QWidget):
 
     def _focus_bytes(self) -> None:
         self.hex.setFocus(Qt.FocusReason.OtherFocusReason)
-
-    def _say(self, sentence: str) -> None:
-        """Show a sentence; an empty one hides the last."""
-        self.message.setText(plain_text(sentence))
-        self.message.setVisible(bool(sentence))
 
     # Qt
 

@@ -26,7 +26,7 @@ from explorer.qt.widgets.building import LINE, NOTE, row, tab_through
 from explorer.qt.widgets.controls import check, choice, label_of
 from explorer.qt.widgets.curves import HistogramCurve, SmallMultiples
 from explorer.qt.widgets.histogram_plot import MOST_SERIES
-from explorer.qt.widgets.labels import plain_label
+from explorer.qt.widgets.labels import NoteLabel
 from explorer.qt.widgets.pages import ReadingPage, Request
 from explorer.qt.widgets.plot_panel import TABLE_WIDTH, PlotPanel
 from explorer.qt.widgets.progress import ProgressLine
@@ -169,11 +169,8 @@ class HistogramPage(ReadingPage[HistogramResult]):
         self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._scroll.setWidget(self.multiples)
         self.panel.area.addWidget(self._scroll)
-        self.note = plain_label(self)
-        self.note.setWordWrap(True)
+        self.note = NoteLabel("Note", self)
         self.note.setContentsMargins(*NOTE)
-        self.note.setAccessibleName("Note")
-        self.note.hide()
         self.progress = ProgressLine(self)
         self.frame.insertWidget(0, self.controls)
         self.frame.insertWidget(1, self.note)
@@ -185,7 +182,7 @@ class HistogramPage(ReadingPage[HistogramResult]):
     def _connect(self) -> None:
         controls = self.controls
         controls.request_changed.connect(self.load)
-        controls.refused.connect(self._show_note)
+        controls.refused.connect(self.note.say)
         controls.logarithmic.toggled.connect(self.plot.set_logarithmic)
         controls.logarithmic.toggled.connect(self.multiples.set_logarithmic)
         controls.normal.toggled.connect(self.plot.set_normal)
@@ -211,7 +208,7 @@ class HistogramPage(ReadingPage[HistogramResult]):
     def clear(self) -> None:
         self.result = None
         self.chosen_row = None
-        self._show_note("")
+        self.note.say("")
         self._arrange()
         self.plot.show_curves(())
         self.plot.forget_zoom()
@@ -287,9 +284,9 @@ class HistogramPage(ReadingPage[HistogramResult]):
             self.controls.range.suggest(histogram.low, histogram.high)
         self.panel.show_resting(self._summary(curves))
         if result.failures:
-            self._show_note(self._failure_text(result))
+            self.note.say(self._failure_text(result))
         elif result.exact and not any(each.moments.finite for each in result.statistics):
-            self._show_note("No weight is finite, so there is nothing to draw.")
+            self.note.say("No weight is finite, so there is nothing to draw.")
 
     def _summary(self, curves: Sequence[HistogramCurve]) -> str:
         if len(curves) != 1:
@@ -311,10 +308,6 @@ class HistogramPage(ReadingPage[HistogramResult]):
         text = f"Not shown: {subject.name}: {error.what}"
         more = len(result.failures) - 1
         return f"{text} And {more} more." if more else text
-
-    def _show_note(self, text: str) -> None:
-        self.note.setText(plain_text(text))
-        self.note.setVisible(bool(text))
 
     def _arrange(self) -> None:
         """Put plots and table where they have room."""

@@ -7,8 +7,8 @@ from typing import ClassVar, Final
 from weakref import WeakKeyDictionary
 
 from PySide6 import QtWidgets
-from PySide6.QtCore import QSignalBlocker, Qt, Signal
-from PySide6.QtGui import QPalette, QResizeEvent
+from PySide6.QtCore import QSignalBlocker, Signal
+from PySide6.QtGui import QPalette
 
 from explorer.analysis.moments import Moments
 from explorer.analysis.statistics import TensorStatistics
@@ -24,11 +24,13 @@ from explorer.qt.theme import Space, TextSize, style_text
 from explorer.qt.weights.curves import Scope, SelectedTensor, SubjectStatistics, unsupported_reason
 from explorer.qt.widgets.building import add_action, column, row
 from explorer.qt.widgets.controls import choice, label_of
-from explorer.qt.widgets.labels import ElidedLabel, plain_label
+from explorer.qt.widgets.labels import ElidedLabel, NoteLabel
 from explorer.qt.widgets.lazy import TabbedPanel
 from explorer.qt.widgets.pages import Refusal, no_model_open
 from explorer.qt.widgets.table_model import TableModel
 from explorer.text import plain_text, shorten
+
+_LONGEST_NAME: Final = 1000  # letters that are measured: more do not fit
 
 
 class Header(QtWidgets.QWidget):
@@ -44,16 +46,11 @@ class Header(QtWidgets.QWidget):
 
     def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
-        self._name = ""
-        self.name = plain_label(self)
+        self.name = ElidedLabel(self)
         style_text(self.name, TextSize.SECTION)
-        sizes = QtWidgets.QSizePolicy.Policy
-        self.name.setSizePolicy(sizes.Ignored, sizes.Preferred)
         self.facts = ElidedLabel(self)
         self.facts.setForegroundRole(QPalette.ColorRole.PlaceholderText)
-        self.note = plain_label(self)
-        self.note.setWordWrap(True)
-        self.note.setAccessibleName("Note about the values")
+        self.note = NoteLabel("Note about the values", self)
         self.scope = choice(
             *(self, "Which tensors", "Which tensors are shown"),
             *("This tensor", "Same role in every layer", "Selected tensors"),
@@ -81,28 +78,10 @@ class Header(QtWidgets.QWidget):
 
     def show_texts(self, name: str, facts: str, note: str, *, several: bool = False) -> None:
         """Show texts, which may come from a file; the name where it is of several tensors."""
-        self._name = plain_text(name)
+        self.name.setText(shorten(plain_text(name), _LONGEST_NAME))
         self.name.setVisible(several)
-        self.name.setToolTip("")
-        self.name.setAccessibleName(self._name[:400])
         self.facts.setText(plain_text(facts))
-        self.note.setText(plain_text(note))
-        self.note.setVisible(bool(note))
-        self._elide()
-
-    def _elide(self) -> None:
-        metrics, width = self.name.fontMetrics(), self.name.width()
-        text = self._name[:1000]  # of a name of any length, measure only what could fit
-        if self.name.isHidden():
-            self.name.setText(text)
-            return
-        self.name.setText(metrics.elidedText(text, Qt.TextElideMode.ElideMiddle, width))
-
-    # Qt
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self._elide()
+        self.note.say(note)
 
 
 class TensorsPanel(TabbedPanel):

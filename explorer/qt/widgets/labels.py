@@ -69,6 +69,22 @@ def text_label(text: str, parent: QWidget, size: TextSize = TextSize.BODY) -> QL
     return label
 
 
+class NoteLabel(_PlainLabel):
+    """A line of plain text, called `name` by screen readers; out of sight while it is empty."""
+
+    def __init__(self, name: str, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        self.setWordWrap(True)
+        self.setAccessibleName(name)
+        self.hide()
+
+    def say(self, text: str) -> None:
+        """Show a text, which may come from a file; an empty one hides the last."""
+        self.setText(plain_text(text))
+        self.setVisible(bool(text))
+
+
 _LONGEST_FACT: Final = 1000
 
 

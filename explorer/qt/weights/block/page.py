@@ -37,7 +37,7 @@ from explorer.qt.weights.tensor_panel import step_button
 from explorer.qt.weights.values import Place, PlaceField
 from explorer.qt.widgets.building import LINE, NOTE, column, copy_text, row
 from explorer.qt.widgets.controls import button, label_of
-from explorer.qt.widgets.labels import ElidedLabel, plain_label
+from explorer.qt.widgets.labels import ElidedLabel, NoteLabel, plain_label
 from explorer.qt.widgets.pages import Phase, ReadingPage, Refusal, Request
 from explorer.qt.widgets.plot_panel import Picture, PlotExport
 from explorer.qt.widgets.progress import ProgressLine
@@ -83,10 +83,7 @@ class BlockBar(QtWidgets.QWidget):
         self.goto.place_typed.connect(lambda place: self.block_chosen.emit(self.block_of(place)))
         self.place = ElidedLabel(self)
         self.place.setAccessibleName("Where the block is")
-        self.note = plain_label(self)
-        self.note.setWordWrap(True)
-        self.note.setAccessibleName("Note about the comparison")
-        self.note.hide()
+        self.note = NoteLabel("Note about the comparison", self)
         self._make_buttons()
         self._lay_out()
 
@@ -101,7 +98,7 @@ class BlockBar(QtWidgets.QWidget):
             self.slider.setRange(0, min(last, _MOST_STEPS))
             self.slider.setPageStep(max(1, min(last, _MOST_STEPS) // 20))
         self.total.setText(f"of {integer_text(count)}")
-        self.show_note("")
+        self.note.say("")
         self.set_block(0)
 
     def set_block(self, index: int) -> None:
@@ -124,11 +121,6 @@ class BlockBar(QtWidgets.QWidget):
     def show_bytes(self, text: str) -> None:
         """Show where the bytes are, behind the place of the weights."""
         self.place.setText(f"{self.place.text()}   ·   {plain_text(text)}")
-
-    def show_note(self, text: str) -> None:
-        """Show a note about the comparison; an empty one hides the last."""
-        self.note.setText(plain_text(text))
-        self.note.setVisible(bool(text))
 
     def block_of(self, place: Place) -> int | None:
         """Return the block that holds a folded row and column; None if there is none."""
@@ -471,7 +463,7 @@ class BlockPage(ReadingPage[ShownBlock]):
             places = ", ".join(f"{part.name} 0x{part.extent.offset:X}" for part in detail.parts)
         prefix = f"{self._name}   ·   " if self._name else ""
         self.bar.show_bytes(prefix + f"bytes {places}")
-        self.bar.show_note(shown.note)
+        self.bar.note.say(shown.note)
         self.panes.show_block(detail, shown.compared)
         if self._looked_for is not None and self._looked_for[0] == detail.index:
             self.panes.look_at(BlockPart(PartKind.WEIGHT, self._looked_for[1]))
@@ -541,7 +533,6 @@ class BlockPage(ReadingPage[ShownBlock]):
         if self.block is not None:
             record = block_record(self.block.detail, self.block.compared)
             copy_text(json.dumps(record, indent=1))
-            self.panes.readout.setText("The block was copied as JSON.")
 
     def ask_export(self, picture: Picture | None = None) -> None:
         """Ask for a file and save the plot, or another picture of the block, or its data."""
