@@ -28,7 +28,6 @@ from explorer.present.survey import (
 from explorer.present.tables.survey import METRICS, SummedUp, metric_named, sums_table
 from explorer.present.tables.table import Table
 from explorer.qt.jobs import JobSlot
-from explorer.qt.services import Services
 from explorer.qt.survey.bar import metrics_of
 from explorer.qt.survey.layer_paint import (
     LEAST_HEIGHT,
@@ -286,11 +285,9 @@ def _add_up(
 class ByLayerPage(QWidget):
     """What is known of the model over its layers, and sums by role, by layer and of all."""
 
-    def __init__(
-        self, session: SurveySession, app: Services, parent: QWidget | None = None
-    ) -> None:
+    def __init__(self, session: SurveySession, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.app = app
+        self.app = app = session.app
         self._session = session
         offered = {metric.name for metric in metrics_of(session)}
         self._names = [name for name in OVER_LAYERS if name in offered]

@@ -474,13 +474,11 @@ class MapPage(QtWidgets.QWidget):
         readout: Details of the cell under the mouse, else of the selected one.
     """
 
-    def __init__(
-        self, session: SurveySession, export: PlotExport, parent: QtWidgets.QWidget | None = None
-    ) -> None:
+    def __init__(self, session: SurveySession, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self.app = session.app
         self._session = session
-        self._export = export
+        self._export = PlotExport(self.app, self)
         self._content: SurveyContent | None = None
         self._comparison: ComparisonContent | None = None
         self._row = -1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 from PySide6.QtCore import QByteArray, QSignalBlocker, Qt, QTimer
@@ -40,7 +40,6 @@ from explorer.qt.widgets.controls import choice, label_of
 from explorer.qt.widgets.labels import error_caution
 from explorer.qt.widgets.lazy import LazyTab, TabbedPanel
 from explorer.qt.widgets.pages import no_model_open
-from explorer.qt.widgets.plot_panel import PlotExport
 from explorer.qt.widgets.table_view import BarDelegate, ListPanel
 from explorer.text import integer_text
 
@@ -133,9 +132,8 @@ class HotSpots:
 class HotSpotsPage(ListPanel):
     """The tensors of the current model, the worst first, by any metric."""
 
-    def __init__(
-        self, session: SurveySession, app: Services, parent: QWidget | None = None
-    ) -> None:
+    def __init__(self, session: SurveySession, parent: QWidget | None = None) -> None:
+        app = session.app
         super().__init__(app, *TENSOR_FILTER, parent)
         self.table.setAccessibleName("Tensors and their weights")
         self._session = session
@@ -392,6 +390,14 @@ class SessionPanel(TabbedPanel):
         self.session.watch(self, False)
 
 
+_Part: TypeAlias = MapPage | ByLayerPage | HotSpotsPage
+_PARTS: Final[dict[str, type[_Part]]] = {
+    "error_map": MapPage,
+    "error_layers": ByLayerPage,
+    "error_tensors": HotSpotsPage,
+}
+
+
 class PartPanel(SessionPanel):
     """One page of all tensors as a panel: map, figures by layer, or table.
 
@@ -401,15 +407,9 @@ class PartPanel(SessionPanel):
 
     def __init__(self, app: Services, session: SurveySession, name: str) -> None:
         super().__init__(app, session, PANELS[name].title)
-        self.part = self._make(name)
+        self.part = _PARTS[name](session, self)
         column((self.part, 1), of=self.content)
         self.refresh()
-
-    def _make(self, name: str) -> MapPage | ByLayerPage | HotSpotsPage:
-        if name == "error_map":
-            return MapPage(self.session, PlotExport(self.app, self), self)
-        page = ByLayerPage if name == "error_layers" else HotSpotsPage
-        return page(self.session, self.app, self)
 
     def select_tensor(self, row: int, *, layer: bool = False) -> None:
         super().select_tensor(row, layer=layer)
@@ -442,12 +442,9 @@ class SurveyView(SessionPanel):
         self.bar = SurveyBar(session, self)
         self.begin_tabs("Views of the model", self.bar)
         self.bar.left.connect(self.tabs.setFocus)
-        export = PlotExport(app, self)
-        self.map = MapPage(session, export, self)
-        self._hot_spots = LazyTab(
-            lambda: HotSpotsPage(session, app, self), self._fill_hot_spots, self
-        )
-        self._by_layer = LazyTab(lambda: ByLayerPage(session, app, self), self._fill_by_layer, self)
+        self.map = MapPage(session, self)
+        self._hot_spots = LazyTab(lambda: HotSpotsPage(session, self), self._fill_part, self)
+        self._by_layer = LazyTab(lambda: ByLayerPage(session, self), self._fill_part, self)
         self._type_mix = LazyTab(lambda: TypeMixPage(app, self), self._fill_page, self)
         self.tabs.addTab(self.map, "Map")
         self.tabs.addTab(self._by_layer, "By layer")
@@ -504,12 +501,8 @@ class SurveyView(SessionPanel):
             self.show_page(self._hot_spots)
             self.hot_spots.focus_search()
 
-    def _fill_by_layer(self, page: ByLayerPage) -> None:
+    def _fill_part(self, page: ByLayerPage | HotSpotsPage) -> None:
         page.select_tensor(self._row, layer=self._layer)
-        page.refresh()
-
-    def _fill_hot_spots(self, page: HotSpotsPage) -> None:
-        page.select_tensor(self._row)
         page.refresh()
 
     def _fill_page(self, page: TypeMixPage | AttachedPage) -> None:
@@ -534,9 +527,7 @@ class SurveyView(SessionPanel):
             page.refresh()
 
     def grow(self) -> None:
-        if self.map.isVisible():
-            self.map.grow()
-        elif self._by_layer.isVisible():
-            self.by_layer.grow()
-        elif self._hot_spots.isVisible():
-            self.hot_spots.grow()
+        pages: list[_Part | None] = [self.map, self._by_layer.built, self._hot_spots.built]
+        for page in pages:
+            if page is not None and page.isVisible():
+                page.grow()
