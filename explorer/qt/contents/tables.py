@@ -12,8 +12,7 @@ from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QLabel, QWidget
 
 from explorer.formats.columns import TensorArrays
-from explorer.formats.tensor_filter import parse_filter
-from explorer.present.tables.tensors import TENSOR_FILTER, tensor_table
+from explorer.present.tables.tensors import tensor_table
 from explorer.present.tables.vocabulary import VocabularyContent
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobSlot
@@ -21,6 +20,7 @@ from explorer.qt.selection import Selection
 from explorer.qt.services import Services
 from explorer.qt.widgets.building import NOTE
 from explorer.qt.widgets.table_view import ListPanel
+from explorer.qt.widgets.tensor_list import TensorList
 from explorer.text import bytes_text, count_text, counted, plain_text
 
 
@@ -29,11 +29,11 @@ def tensor_totals(arrays: TensorArrays, rows: NDArray[np.intp]) -> tuple[int, in
     return int(arrays.parameters[rows].sum()), arrays.total_bytes(rows)
 
 
-class TensorsView(ListPanel):
+class TensorsView(TensorList):
     """The tensors of a model."""
 
     def __init__(self, app: Services, parent: QWidget | None = None) -> None:
-        super().__init__(app, *TENSOR_FILTER, parent)
+        super().__init__(app, parent)
         self.document: Document | None = None
         self._shown_moves = 0
         self._totals = QLabel(self)
@@ -69,11 +69,8 @@ class TensorsView(ListPanel):
 
     def _take_selection(self) -> None:
         self._show_totals()
-        rows: list[int] = self.table.selected_content_rows().tolist()
-        if rows:
-            current = self.table.currentIndex()
-            first = self.model.content_row(current) if current.isValid() else rows[0]
-            self.app.selection.select_tensors(sorted(rows, key=lambda row: row != first))
+        if rows := self.chosen_tensors():
+            self.app.selection.select_tensors(rows)
 
     def _filter(self, text: str) -> None:
         document = self.document
@@ -86,14 +83,7 @@ class TensorsView(ListPanel):
             self.bar.status.clear()
             self._totals.clear()
             return
-        parsed = parse_filter(text)
-        self.show_matches(
-            None if parsed.is_empty else parsed.mask(document.arrays),
-            "No tensor matches. Press Escape in the filter to see all.",
-        )
-        self.bar.edit.setStatusTip("; ".join(parsed.problems))
-        if parsed.problems:
-            self.bar.status.setText(f"{parsed.problems[0]}   {self.bar.status.text()}")
+        self.filter_tensors(text, document.arrays)
         self._show_totals()
 
     def _show_totals(self) -> None:

@@ -11,7 +11,6 @@ from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QBoxLayout, QPushButton, QWidget
 
 from explorer.analysis.columns import Known, percentiles_within, shares
-from explorer.formats.tensor_filter import parse_filter
 from explorer.present.panels import PANELS, TYPES, WORST_TENSORS
 from explorer.present.tables.differences import SIDES, loss_tone
 from explorer.present.tables.survey import (
@@ -24,7 +23,7 @@ from explorer.present.tables.survey import (
     worst_tensors,
 )
 from explorer.present.tables.table import Column, Table
-from explorer.present.tables.tensors import TENSOR_FILTER, tensor_table
+from explorer.present.tables.tensors import tensor_table
 from explorer.qt.document import Document
 from explorer.qt.pages.attached import AttachedPage
 from explorer.qt.pages.type_mix import TypeMixPage
@@ -41,6 +40,7 @@ from explorer.qt.widgets.labels import error_caution
 from explorer.qt.widgets.lazy import LazyTab, TabbedPanel
 from explorer.qt.widgets.pages import no_model_open
 from explorer.qt.widgets.table_view import BarDelegate, ListPanel
+from explorer.qt.widgets.tensor_list import TensorList
 from explorer.text import integer_text
 
 _RENEW_MS = 500  # between two sortings while figures come in: rows that jump cannot be read
@@ -129,12 +129,12 @@ class HotSpots:
         return str(arrays.types[arrays.type_codes[there]].name)
 
 
-class HotSpotsPage(ListPanel):
+class HotSpotsPage(TensorList):
     """The tensors of the current model, the worst first, by any metric."""
 
     def __init__(self, session: SurveySession, parent: QWidget | None = None) -> None:
         app = session.app
-        super().__init__(app, *TENSOR_FILTER, parent)
+        super().__init__(app, parent)
         self.table.setAccessibleName("Tensors and their weights")
         self._session = session
         self._document: Document | None = None
@@ -213,10 +213,7 @@ class HotSpotsPage(ListPanel):
         self.overlay.setEnabled(len(self.table.selected_content_rows()) > 1)
 
     def _open_selected(self) -> None:
-        rows = self.table.selected_content_rows().tolist()
-        current = self.table.currentIndex()
-        first = self.model.content_row(current) if current.isValid() else rows[0]
-        self.app.open_tensors(*sorted(rows, key=lambda row: row != first))
+        self.app.open_tensors(*self.chosen_tensors())
 
     def _drop_previous(self) -> None:
         """Drop a model that is not the current one, also while another page is in front."""
@@ -258,7 +255,7 @@ class HotSpotsPage(ListPanel):
         if fits != self._fitted:
             self._fitted = fits
             self.table.widen_numbers()
-        self._show_counts()
+        self.bar.status.setText(self.counts())
 
     def _rank(self) -> None:
         """Sort the worst to the top, and show the column they are sorted by."""
@@ -282,24 +279,12 @@ class HotSpotsPage(ListPanel):
         self._rank()
 
     def _filter(self, text: str) -> None:
-        if self._document is None:
-            return
-        parsed = parse_filter(text)
-        self.model.set_filter(None if parsed.is_empty else parsed.mask(self._document.arrays))
-        self.bar.edit.setStatusTip("; ".join(parsed.problems))
-        if self.model.rowCount():
-            self.show_table()
-        else:
-            self.show_empty("No tensor matches. Press Escape in the filter to see all.")
-        self._show_counts()
+        if self._document is not None:
+            self.filter_tensors(text, self._document.arrays)
 
-    def _show_counts(self) -> None:
-        if self._spots is not None:
-            self.bar.status.setText(
-                f"{integer_text(self.model.rowCount())} of "
-                f"{integer_text(self.model.content_count)}, "
-                f"{integer_text(self._spots.known_count())} known"
-            )
+    def counts(self) -> str:
+        known = 0 if self._spots is None else self._spots.known_count()
+        return f"{super().counts()}, {integer_text(known)} known"
 
     def _choose(self, row: int) -> None:
         if row != self._row:

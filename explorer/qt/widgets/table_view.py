@@ -652,12 +652,16 @@ class ListPanel(QtWidgets.QWidget):
     def show_matches(self, mask: NDArray[np.bool_] | None, no_match: str) -> None:
         """Show the content rows where `mask` [n] is true, and how many; a sentence if none is."""
         self.model.set_filter(mask)
-        shown, total = self.model.rowCount(), self.model.content_count
-        self.bar.status.setText(f"{integer_text(shown)} of {integer_text(total)}")
-        if shown:
+        self.bar.status.setText(self.counts())
+        if self.model.rowCount():
             self.show_table()
         else:
             self.show_empty(no_match)
+
+    def counts(self) -> str:
+        """Return how many rows are shown, of how many."""
+        shown, total = self.model.rowCount(), self.model.content_count
+        return f"{integer_text(shown)} of {integer_text(total)}"
 
     def focus_search(self) -> None:
         """Put the cursor into the filter."""
