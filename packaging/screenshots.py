@@ -40,7 +40,7 @@ SHEETS = (
         "overview,tensors,weights,errors,what-if,survey,by-layer,quick-open,planner,library",
     ),
     ("light", 1, "metadata"),
-    ("dark", 1, "vocabulary,raw,map,block,density,survey,by-layer,hot-spots,type-mix,planner"),
+    ("dark", 1, "vocabulary,raw,map,block,density,survey,by-layer,worst-tensors,type-mix,planner"),
     ("dark", 2, "overview,planner,library"),
 )
 DEMO_VIEWS = "metadata"  # of the demo model, which has a chat template
@@ -52,7 +52,7 @@ PAGES = {  # views that are pages of a panel: the panel, and the page in its bod
     "what-if": ("what_if", ""),
     "survey": ("error_map", ""),
     "by-layer": ("error_layers", ""),
-    "hot-spots": ("survey", "hot_spots"),
+    "worst-tensors": ("survey", "worst_tensors"),
     "type-mix": ("survey", "type_mix"),
 }
 ROUNDED_TO = "Q4_0"  # what pictures of errors compare with, so that one model is enough

@@ -13,7 +13,7 @@ from explorer.qt.references import Reference, References
 from explorer.qt.survey.bar import SurveyBar
 from explorer.qt.survey.by_layer import ByLayerPage
 from explorer.qt.survey.map_page import MapPage
-from explorer.qt.survey.panel import HotSpotsPage, PartPanel, SurveyView
+from explorer.qt.survey.panel import PartPanel, SurveyView, WorstTensorsPage
 from explorer.qt.survey.session import SurveySession
 from explorer.qt.widgets.table_model import ItemRole
 from tests.helpers.services import RecordingServices
@@ -34,11 +34,11 @@ class ErrorPages(QWidget):
         layout = QVBoxLayout(self)
         layout.addWidget(self.bar)
         layout.addWidget(self.tabs)
-        self.map, self.by_layer, self.hot_spots = (panel.part for panel in self.panels)
+        self.map, self.by_layer, self.worst_tensors = (panel.part for panel in self.panels)
 
     map: MapPage
     by_layer: ByLayerPage
-    hot_spots: HotSpotsPage
+    worst_tensors: WorstTensorsPage
 
     def show_document(self, document: Document | None) -> None:
         for panel in self.panels:
@@ -149,11 +149,11 @@ class SurveyPanel:
 
     def column(self, name: str) -> int:
         """Return the number of a column of the worst tensors."""
-        names = [column.name for column in self.view.hot_spots.model.columns]
+        names = [column.name for column in self.view.worst_tensors.model.columns]
         return names.index(name)
 
     def ranked(self, column: str = "tensor") -> list[object]:
         """Return a column of the worst tensors as it is shown, from top to bottom."""
-        model = self.view.hot_spots.model
+        model = self.view.worst_tensors.model
         number = self.column(column)
         return [model.index(row, number).data(ItemRole.RAW) for row in range(model.rowCount())]

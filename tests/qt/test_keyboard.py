@@ -313,7 +313,7 @@ def test_survey(hands: Hands) -> None:
     hands.press(_KEY.Key_Down)
     assert chart.accessibleDescription()
     hands.page(body.tabs.tabBar(), WORST_TENSORS)
-    hands.tab_to(body.hot_spots.table)
+    hands.tab_to(body.worst_tensors.table)
     hands.press(_KEY.Key_Down)
     hands.press(_KEY.Key_Return)
     panels = hands.window.panels

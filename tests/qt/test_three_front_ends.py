@@ -311,8 +311,8 @@ def test_the_survey_of_a_model(
         )
         panel.choose(panel.references.documents[0])
         panel.survey()
-        panel.view.show_page(panel.view.hot_spots)
-        model = panel.view.hot_spots.model
+        panel.view.show_page(panel.view.worst_tensors)
+        model = panel.view.worst_tensors.model
         titles = [str(column.title) for column in model.columns]
         for place, name in enumerate(panel.ranked()):
             cells = {title: model.index(place, c).data() for c, title in enumerate(titles)}

@@ -52,7 +52,7 @@ _SHORT = {"relative_rmse": "Error", "weighted_relative_rmse": "Wtd."}  # beside 
 _OF_TENSORS = ("name", "layer", "role", "type", "shape", "parameters")
 
 
-class HotSpots:
+class RankedTensors:
     """The columns of the table, ranked by a metric; their figures grow with the survey.
 
     Beside B they are those of A, with types, sizes and errors of B and how these differ.
@@ -129,7 +129,7 @@ class HotSpots:
         return str(arrays.types[arrays.type_codes[there]].name)
 
 
-class HotSpotsPage(TensorList):
+class WorstTensorsPage(TensorList):
     """The tensors of the current model, the worst first, by any metric."""
 
     def __init__(self, session: SurveySession, parent: QWidget | None = None) -> None:
@@ -138,7 +138,7 @@ class HotSpotsPage(TensorList):
         self.table.setAccessibleName("Tensors and their weights")
         self._session = session
         self._document: Document | None = None
-        self._spots: HotSpots | None = None
+        self._ranked: RankedTensors | None = None
         self._beside: ComparisonContent | None = None  # what is known of B
         self._shown: object = None  # model, B and importance matrix
         self._row = -1
@@ -191,8 +191,8 @@ class HotSpotsPage(TensorList):
         now = content.document, beside, session.references.matrix
         if now != self._shown:
             self._document, self._beside, _ = self._shown = now
-            self._spots = HotSpots(content.document, session, self.chosen)
-            self.model.set_content(self._spots.table(), range(len(content.document.arrays)))
+            self._ranked = RankedTensors(content.document, session, self.chosen)
+            self.model.set_content(self._ranked.table(), range(len(content.document.arrays)))
             shown = {*_SHOWN, self.chosen.name, *(_OF_A if beside is None else ("type_b", *_OF_B))}
             shown.difference_update(_WEIGHTED)
             if session.references.matrix is not None:
@@ -200,7 +200,7 @@ class HotSpotsPage(TensorList):
                 shown -= set() if beside is None else {"layer"}  # which the name says, too
             before = None
             hidden = {column.name for column in self.model.columns}
-            hidden -= set(map(self._spots.column_of, shown))
+            hidden -= set(map(self._ranked.column_of, shown))
             self.table.show_columns(QByteArray(), hidden)
             self._fitted = None
         self._renew()
@@ -222,7 +222,7 @@ class HotSpotsPage(TensorList):
             self._clear()
 
     def _clear(self) -> None:
-        self._document = self._spots = self._beside = self._shown = None
+        self._document = self._ranked = self._beside = self._shown = None
         self._renewing.stop()
         self.model.clear()
         self.show_empty("")
@@ -230,7 +230,7 @@ class HotSpotsPage(TensorList):
 
     def grow(self) -> None:
         """Show more of the same, not too often."""
-        if self._spots is not None and not self._renewing.isActive():
+        if self._ranked is not None and not self._renewing.isActive():
             self._renewing.start()
 
     def select_tensor(self, row: int, *, layer: bool = False) -> None:
@@ -245,13 +245,13 @@ class HotSpotsPage(TensorList):
     def _renew(self) -> None:
         """Show the figures known by now."""
         known = self._session.known
-        if self._spots is None or known is None:
+        if self._ranked is None or known is None:
             return
-        self._spots.update(known, self.chosen)
-        self.model.renew(self._spots.table(), self.model.items)
+        self._ranked.update(known, self.chosen)
+        self.model.renew(self._ranked.table(), self.model.items)
         last = self.model.columnCount() - 1  # where the reasons are
         self.table.setColumnHidden(last, not self._session.has_reasons)
-        fits = self.chosen.name, self._spots.known_count()
+        fits = self.chosen.name, self._ranked.known_count()
         if fits != self._fitted:
             self._fitted = fits
             self.table.widen_numbers()
@@ -260,9 +260,9 @@ class HotSpotsPage(TensorList):
     def _rank(self) -> None:
         """Sort the worst to the top, and show the column they are sorted by."""
         names = [column.name for column in self.model.columns]
-        if self._spots is None:
+        if self._ranked is None:
             return
-        chosen = self._spots.column_of(self.chosen.name)
+        chosen = self._ranked.column_of(self.chosen.name)
         orders = Qt.SortOrder
         order = orders.AscendingOrder if self.chosen.low_is_worse else orders.DescendingOrder
         self.table.setColumnHidden(names.index(chosen), False)
@@ -283,7 +283,7 @@ class HotSpotsPage(TensorList):
             self.filter_tensors(text, self._document.arrays)
 
     def counts(self) -> str:
-        known = 0 if self._spots is None else self._spots.known_count()
+        known = 0 if self._ranked is None else self._ranked.known_count()
         return f"{super().counts()}, {integer_text(known)} known"
 
     def _choose(self, row: int) -> None:
@@ -375,11 +375,11 @@ class SessionPanel(TabbedPanel):
         self.session.watch(self, False)
 
 
-_Part: TypeAlias = MapPage | ByLayerPage | HotSpotsPage
+_Part: TypeAlias = MapPage | ByLayerPage | WorstTensorsPage
 _PARTS: Final[dict[str, type[_Part]]] = {
     "error_map": MapPage,
     "error_layers": ByLayerPage,
-    "error_tensors": HotSpotsPage,
+    "error_tensors": WorstTensorsPage,
 }
 
 
@@ -428,12 +428,14 @@ class SurveyView(SessionPanel):
         self.begin_tabs("Views of the model", self.bar)
         self.bar.left.connect(self.tabs.setFocus)
         self.map = MapPage(session, self)
-        self._hot_spots = LazyTab(lambda: HotSpotsPage(session, self), self._fill_part, self)
+        self._worst_tensors = LazyTab(
+            lambda: WorstTensorsPage(session, self), self._fill_part, self
+        )
         self._by_layer = LazyTab(lambda: ByLayerPage(session, self), self._fill_part, self)
         self._type_mix = LazyTab(lambda: TypeMixPage(app, self), self._fill_page, self)
         self.tabs.addTab(self.map, "Map")
         self.tabs.addTab(self._by_layer, "By layer")
-        self.tabs.addTab(self._hot_spots, WORST_TENSORS)
+        self.tabs.addTab(self._worst_tensors, WORST_TENSORS)
         self.tabs.addTab(self._type_mix, TYPES)
         self._attached = LazyTab(lambda: AttachedPage(app, references, self), self._fill_page, self)
         self.tabs.addTab(self._attached, "Adapter")
@@ -446,9 +448,9 @@ class SurveyView(SessionPanel):
         return self._by_layer.widget
 
     @property
-    def hot_spots(self) -> HotSpotsPage:
+    def worst_tensors(self) -> WorstTensorsPage:
         """The worst tensors."""
-        return self._hot_spots.widget
+        return self._worst_tensors.widget
 
     @property
     def type_mix(self) -> TypeMixPage:
@@ -473,7 +475,7 @@ class SurveyView(SessionPanel):
         super().select_tensor(row, layer=layer)
         self.map.select_tensor(row, layer=layer)
         self._by_layer.refresh()
-        self._hot_spots.refresh()
+        self._worst_tensors.refresh()
 
     def show_layers(self) -> None:
         """Show figures by layer, unless the map is in front, which has a line for each layer."""
@@ -483,10 +485,10 @@ class SurveyView(SessionPanel):
     def focus_search(self) -> None:
         """Go to the table, and into its filter."""
         if self.has_content:
-            self.show_page(self._hot_spots)
-            self.hot_spots.focus_search()
+            self.show_page(self._worst_tensors)
+            self.worst_tensors.focus_search()
 
-    def _fill_part(self, page: ByLayerPage | HotSpotsPage) -> None:
+    def _fill_part(self, page: ByLayerPage | WorstTensorsPage) -> None:
         page.select_tensor(self._row, layer=self._layer)
         page.refresh()
 
@@ -508,11 +510,11 @@ class SurveyView(SessionPanel):
         """Show what is known: on the page in front now, on the others when they are shown."""
         if self.tabs.currentWidget() is self.map:
             self.map.refresh()
-        for page in (self._by_layer, self._hot_spots, self._type_mix, self._attached):
+        for page in (self._by_layer, self._worst_tensors, self._type_mix, self._attached):
             page.refresh()
 
     def grow(self) -> None:
-        pages: list[_Part | None] = [self.map, self._by_layer.built, self._hot_spots.built]
+        pages: list[_Part | None] = [self.map, self._by_layer.built, self._worst_tensors.built]
         for page in pages:
             if page is not None and page.isVisible():
                 page.grow()

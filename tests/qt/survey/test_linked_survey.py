@@ -44,12 +44,12 @@ def marked(window: MainWindow) -> tuple[int, list[int]]:
     body, content = survey(window), survey(window).session.content
     assert content is not None
     row = content.folded.row_of(body.map.map.current, window.panels.selection.rows[0])
-    return row, body.hot_spots.table.selected_content_rows().tolist()
+    return row, body.worst_tensors.table.selected_content_rows().tolist()
 
 
 def test_a_cell_selects_in_tree_table_and_bytes(qtbot: QtBot, window: MainWindow) -> None:
     body = survey(window)
-    body.show_page(body.hot_spots)
+    body.show_page(body.worst_tensors)
     body.show_page(body.map)
     chosen: list[int] = []
     selection = window.panels.selection
@@ -69,7 +69,7 @@ def test_a_cell_selects_in_tree_table_and_bytes(qtbot: QtBot, window: MainWindow
 
 def test_tree_and_table_select_in_the_survey(qtbot: QtBot, window: MainWindow) -> None:
     body = survey(window)
-    body.show_page(body.hot_spots)
+    body.show_page(body.worst_tensors)
     wait_idle(qtbot, window)
     chosen: list[int] = []
     selection = window.panels.selection

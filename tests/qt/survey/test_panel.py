@@ -121,9 +121,9 @@ def test_a_tensor_that_cannot_be_read_is_listed_and_ends_nothing(
     assert content is not None
     assert content.statistics.known.sum() >= 10
     assert any("cut short" in problem for problem in content.statistics.problems.values())
-    panel.view.show_page(panel.view.hot_spots)
+    panel.view.show_page(panel.view.worst_tensors)
     problem = panel.column("problem")
-    assert not panel.view.hot_spots.table.isColumnHidden(problem)
+    assert not panel.view.worst_tensors.table.isColumnHidden(problem)
     assert any("cut short" in str(text) for text in panel.ranked("problem"))
 
 
@@ -272,9 +272,9 @@ def test_errors_are_weighted_by_a_matrix_without_reading_again(
     found = session.comparison.errors.weighted_relative_rmse  # type: ignore[union-attr]
     assert found[row] == pytest.approx(relative, rel=1e-6)  # the older form has float32 quotients
     assert np.isnan(found).sum() == len(candidate.arrays) - 1
-    both.view.show_page(both.view.hot_spots)
+    both.view.show_page(both.view.worst_tensors)
     both.settle()
-    hidden = both.view.hot_spots.table.isColumnHidden(both.column("weighted_relative_rmse"))
+    hidden = both.view.worst_tensors.table.isColumnHidden(both.column("weighted_relative_rmse"))
     assert not hidden
     both.references.choose_matrix(None)
     both.settle()
@@ -370,11 +370,11 @@ def test_a_page_behind_follows_to_another_model(
     qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path, small: Document
 ) -> None:
     panel = SurveyPanel(qtbot, app, small)
-    panel.view.show_page(panel.view.hot_spots)
+    panel.view.show_page(panel.view.worst_tensors)
     panel.show(load(weights_model().write(tmp_path / "weights.gguf")))
     panel.view.select_tensor(12)  # the other model has twelve, of which this would be none
     panel.view.show_page(panel.view.map)
     assert panel.view.map.map.current == panel.cell_of(12)
-    panel.view.show_page(panel.view.hot_spots)
-    assert panel.view.hot_spots.table.selected_content_rows().tolist() == [12]
+    panel.view.show_page(panel.view.worst_tensors)
+    assert panel.view.worst_tensors.table.selected_content_rows().tolist() == [12]
     assert panel.chosen == []

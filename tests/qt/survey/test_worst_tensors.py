@@ -17,7 +17,7 @@ from explorer.analysis import compare_tensors
 from explorer.present.explanations import ABOUT_ERRORS
 from explorer.qt.document import Document
 from explorer.qt.references import ImportanceMatrix, Rounding
-from explorer.qt.survey.panel import HotSpotsPage
+from explorer.qt.survey.panel import WorstTensorsPage
 from explorer.qt.widgets.table_model import ItemRole
 from tests.analysis.test_importance import legacy
 from tests.helpers.elided import elided
@@ -53,18 +53,18 @@ def rounded(qtbot: QtBot, app: RecordingServices, document: Document) -> SurveyP
 
 
 def opened(panel: SurveyPanel) -> SurveyPanel:
-    panel.view.show_page(panel.view.hot_spots)
+    panel.view.show_page(panel.view.worst_tensors)
     tester = QAbstractItemModelTester(
-        panel.view.hot_spots.model,
+        panel.view.worst_tensors.model,
         QAbstractItemModelTester.FailureReportingMode.Warning,
         panel.view,
     )
-    assert tester.model() is panel.view.hot_spots.model
+    assert tester.model() is panel.view.worst_tensors.model
     return panel
 
 
-def page(panel: SurveyPanel) -> HotSpotsPage:
-    found: HotSpotsPage = panel.view.hot_spots
+def page(panel: SurveyPanel) -> WorstTensorsPage:
+    found: WorstTensorsPage = panel.view.worst_tensors
     return found
 
 
