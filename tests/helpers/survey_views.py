@@ -13,8 +13,9 @@ from explorer.qt.references import Reference, References
 from explorer.qt.survey.bar import SurveyBar
 from explorer.qt.survey.by_layer import ByLayerPage
 from explorer.qt.survey.map_page import MapPage
-from explorer.qt.survey.panel import PartPanel, SurveyView, WorstTensorsPage
+from explorer.qt.survey.panel import PartPanel, SurveyView
 from explorer.qt.survey.session import SurveySession
+from explorer.qt.survey.worst_tensors import WorstTensorsPage
 from explorer.qt.widgets.table_model import ItemRole
 from tests.helpers.services import RecordingServices
 

@@ -17,7 +17,7 @@ from explorer.analysis import compare_tensors
 from explorer.present.explanations import ABOUT_ERRORS
 from explorer.qt.document import Document
 from explorer.qt.references import ImportanceMatrix, Rounding
-from explorer.qt.survey.panel import WorstTensorsPage
+from explorer.qt.survey.worst_tensors import WorstTensorsPage
 from explorer.qt.widgets.table_model import ItemRole
 from tests.analysis.test_importance import legacy
 from tests.helpers.elided import elided
