@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum, auto
 from typing import Final
 
@@ -24,7 +24,7 @@ from explorer.qt.widgets.controls import choice
 from explorer.quantization import TENSOR_TYPES
 from explorer.quantization.huggingface.schemes import SCHEME_GROUPS, scheme_group
 from explorer.quantization.registry import FAMILIES, family, has_encoder
-from explorer.text import integer_text, listed
+from explorer.text import counted, integer_text, listed
 
 USUAL_TYPES: Final = (
     *("Q4_0", "Q5_0", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"),
@@ -83,6 +83,12 @@ _SHOWN_ROWS: Final = 22
 class TypeList(QtWidgets.QFrame):
     """The types to tick in groups, in a window that closes at a click elsewhere.
 
+    Args:
+        name: What screen readers call the list.
+        groups: Titles, and the types below each.
+        usual: Types that are ticked at first.
+        parent: The button that opens it.
+
     Signals:
         closed: The window was closed.
     """
@@ -91,20 +97,21 @@ class TypeList(QtWidgets.QFrame):
 
     def __init__(
         self,
+        name: str,
         groups: Sequence[tuple[str, Sequence[str]]],
         usual: Sequence[str],
-        parent: QtWidgets.QWidget | None = None,
+        parent: QtWidgets.QWidget,
     ) -> None:
         super().__init__(parent, Qt.WindowType.Popup)
         self.setFrameShape(QtWidgets.QFrame.Shape.StyledPanel)
         self.list = QtWidgets.QListWidget(self)
-        self.list.setAccessibleName("Types to try")
+        self.list.setAccessibleName(name)
         self._items: dict[str, QtWidgets.QListWidgetItem] = {}
         for title, names in groups:
             heading = QtWidgets.QListWidgetItem(title, self.list)
             heading.setFlags(Qt.ItemFlag.NoItemFlags)
-            for name in names:
-                item = self._items[name] = QtWidgets.QListWidgetItem(name, self.list)
+            for each in names:
+                item = self._items[each] = QtWidgets.QListWidgetItem(each, self.list)
                 item.setFlags(Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsUserCheckable)
         self.set_types(usual)
         buttons = row()
@@ -152,7 +159,12 @@ class TypeList(QtWidgets.QFrame):
 
 
 class TypeChooser(QtWidgets.QPushButton):
-    """A button that says how many types are chosen, and opens the list.
+    """A button that says how many types are chosen, and opens their list.
+
+    Args:
+        noun: What it says that they are: types, or recipes.
+        name: What the list is called; its groups and the usual types follow, see `TypeList`.
+        parent: The controls.
 
     Signals:
         changed: Other types were chosen; emitted once, when the list is closed.
@@ -161,14 +173,18 @@ class TypeChooser(QtWidgets.QPushButton):
     changed = Signal()
 
     def __init__(
-        self, popup: TypeList, say: Callable[[int], str], parent: QtWidgets.QWidget | None = None
+        self,
+        noun: str,
+        name: str,
+        groups: Sequence[tuple[str, Sequence[str]]],
+        usual: Sequence[str],
+        parent: QtWidgets.QWidget,
     ) -> None:
         super().__init__(parent)
-        self._say = say  # returns the text of the button for so many types
-        self.popup = popup
-        popup.setParent(self, popup.windowFlags())
+        self.noun = noun
+        self.popup = TypeList(name, groups, usual, self)
         self.types = self.popup.types
-        self.setToolTip(popup.list.accessibleName())
+        self.setToolTip(name)
         self.clicked.connect(self.open_list)
         self.popup.closed.connect(self._take)
         self._show_count()
@@ -193,18 +209,10 @@ class TypeChooser(QtWidgets.QPushButton):
             self.changed.emit()
 
     def _show_count(self) -> None:
-        self.setText(self._say(len(self.types)))
+        self.setText(f"{counted(len(self.types), self.noun)}…")
 
 
 _EXPERTS = frozenset({"experts", "shared_experts"})
-
-
-def _types_text(count: int) -> str:
-    return "1 type…" if count == 1 else f"{count} types…"
-
-
-def _recipes_text(count: int) -> str:
-    return "1 recipe…" if count == 1 else f"{count} recipes…"
 
 
 class Scope(Enum):
@@ -231,21 +239,19 @@ class WhatIfControls(QtWidgets.QWidget):
         self._rows: dict[Scope, tuple[int, ...] | None] = {}
         self.scope = choice(self, "Which tensors", "Which tensors other types are tried on")
         self.scope.setSizeAdjustPolicy(QtWidgets.QComboBox.SizeAdjustPolicy.AdjustToContents)
-        types = TypeList(type_groups(), USUAL_TYPES)
-        self.types = TypeChooser(types, _types_text, self)
-        recipes = TypeList(recipe_groups(), USUAL_RECIPES)
-        recipes.list.setAccessibleName("Recipes to try")
-        self.recipes = TypeChooser(recipes, _recipes_text, self)
-        of_ollama = TypeList([("Ollama", tuple(BITS))], tuple(BITS))
-        of_ollama.list.setAccessibleName("Recipes of Ollama to try")
-        self.of_ollama = TypeChooser(of_ollama, _recipes_text, self)
+        types, recipes = type_groups(), recipe_groups()
+        self.types = TypeChooser("type", "Types to try", types, USUAL_TYPES, self)
+        self.recipes = TypeChooser("recipe", "Recipes to try", recipes, USUAL_RECIPES, self)
+        own, name = tuple(BITS), "Recipes of Ollama to try"
+        self.of_ollama = TypeChooser("recipe", name, [("Ollama", own)], own, self)
+        self.choosers = self.types, self.recipes, self.of_ollama
         upwards = "Vertical axis"
         self.measure = choice(
             *(self, upwards, upwards),
             *(FIGURES[name].title for name in ("relative_rmse", "sqnr_db")),
             WEIGHTED["weighted_relative_rmse"].title,
         )
-        choices = Flow(self.scope, self.types, self.recipes, self.of_ollama, self.measure)
+        choices = Flow(self.scope, *self.choosers, self.measure)
         row((choices, 1), of=self, margins=LINE)
         self.scope.activated.connect(lambda _: self._choose_scope())
         self._show_chooser()
@@ -263,21 +269,20 @@ class WhatIfControls(QtWidgets.QWidget):
     @property
     def by_recipe(self) -> bool:
         """Whether recipes are tried rather than types."""
-        return self.chosen_scope in {Scope.RECIPES, Scope.OLLAMA}
+        return self.chooser is not self.types
 
     @property
     def chooser(self) -> TypeChooser:
         """What the types or recipes are chosen with."""
-        if self.chosen_scope is Scope.OLLAMA:
-            return self.of_ollama
-        return self.recipes if self.by_recipe else self.types
+        of_models = {Scope.RECIPES: self.recipes, Scope.OLLAMA: self.of_ollama}
+        return of_models.get(self.chosen_scope, self.types)
 
     def _choose_scope(self) -> None:
         self._show_chooser()
         self.scope_changed.emit()
 
     def _show_chooser(self) -> None:
-        for chooser in (self.types, self.recipes, self.of_ollama):
+        for chooser in self.choosers:
             chooser.setVisible(chooser is self.chooser)
 
     @property

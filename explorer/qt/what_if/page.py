@@ -298,9 +298,8 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
     def _connect(self) -> None:
         controls, progress = self.controls, self.progress
         controls.scope_changed.connect(self._renew)
-        controls.types.changed.connect(self._renew)
-        controls.recipes.changed.connect(self._renew)
-        controls.of_ollama.changed.connect(self._renew)
+        for chooser in controls.choosers:
+            chooser.changed.connect(self._renew)
         controls.measure.currentIndexChanged.connect(
             lambda _: self.panel.chart.set_measure(controls.chosen_measure)
         )
@@ -396,9 +395,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
             return no_model_open(self.app, "What if?", "Open a model to try other types.")
         if self._waiting:
             return Refusal("The tensors of both models are being matched.", "")
-        noun, choose = "type", self.controls.chooser.open_list
-        if self.controls.by_recipe:
-            noun = "recipe"
+        noun, choose = self.controls.chooser.noun, self.controls.chooser.open_list
         sentence, button = f"Choose the {noun}s to try.", f"Choose {noun}s…"
         return Refusal(f"No {noun} is chosen", sentence, button, choose)
 
