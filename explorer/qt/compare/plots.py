@@ -16,13 +16,11 @@ from PySide6.QtWidgets import QWidget
 from explorer.analysis.errors.pictures import PairSquare
 from explorer.present.explanations import picture_text
 from explorer.present.pictures import density_sentence
-from explorer.qt.widgets.plot import PlotColours, ThemedPlot
+from explorer.qt.widgets.plot import PlotColours, ThemedPlot, tick_count
 from explorer.qt.widgets.profiles import ColourBar, SquareBox
-from explorer.text import count_text, integer_text
 
 _DARKEST: Final = 0.25  # of viridis, that is still seen on a dark background
 _FAR: Final = 10  # cells that Ctrl with an arrow key goes
-_LONGEST: Final = 100_000  # from here on a count is rounded
 _CROSS, _DIAGONAL = 10, 5
 _STEPS: Final = {
     Qt.Key.Key_Left: (0, -1),
@@ -51,10 +49,10 @@ class CountBar(ColourBar):
         if logarithmic:
             levels = 0.0, max(1.0, math.log10(max(1, most)))
             powers = range(math.floor(levels[1]) + 1)
-            ticks = [(float(power), _count(10**power)) for power in powers]
+            ticks = [(float(power), tick_count(10**power)) for power in powers]
         else:
             levels = 0.0, float(max(1, most))
-            ticks = [(share * levels[1], _count(round(share * most))) for share in (0, 0.5, 1)]
+            ticks = [(share * levels[1], tick_count(round(share * most))) for share in (0, 0.5, 1)]
         self.show(levels, colours, "Pairs")
         self._axis.setTicks([ticks])
         return levels
@@ -221,7 +219,3 @@ def _colour_map(colours: PlotColours) -> pg.ColorMap:
         return viridis
     places = np.linspace(_DARKEST, 1, 64)
     return pg.ColorMap(np.linspace(0, 1, 64), viridis.map(places, mode="byte"))
-
-
-def _count(number: int) -> str:
-    return count_text(number) if number >= _LONGEST else integer_text(number)

@@ -59,12 +59,12 @@ class CountAxis(pg.AxisItem):  # type: ignore[misc] # pyqtgraph has no types
 
     def tickStrings(self, values: Sequence[float], scale: float, spacing: float) -> list[str]:
         if self.logarithmic:
-            return [_count(10.0**power) for power in values]
+            return [tick_count(10.0**power) for power in values]
         return axis_texts(values, most=max(map(abs, (*self.range, *values))))
 
 
-def _count(number: float) -> str:
-    """Return a power of ten: each has the unit that it needs, for they are far apart."""
+def tick_count(number: float) -> str:
+    """Return a count beside an axis, with the unit that it needs where it is a large one."""
     if number < 1:
         return float_text(number, 4)
     whole = round(number)
