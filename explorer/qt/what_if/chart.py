@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import pyqtgraph as pg
-from PySide6.QtCore import QPointF, QRectF, Qt, Signal
+from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent
 from PySide6.QtWidgets import QWidget
 
@@ -20,7 +20,6 @@ from explorer.present.explanations import picture_text
 from explorer.present.pictures import sentence
 from explorer.present.tables.errors import FIGURES, WEIGHTED
 from explorer.present.tables.what_if import Line, what_if_table
-from explorer.qt.widgets.histogram_plot import place_labels
 from explorer.qt.widgets.plot import CountAxis, Mark, Marks, ThemedPlot, brush
 from explorer.text import float_text
 
@@ -482,3 +481,39 @@ class WhatIfChart(ThemedPlot):
         names = [p.line.type_name for p in sorted(self.points, key=lambda p: (p.x, -p.y))]
         place = names.index(self.selected) + step if self.selected in names else 0
         self.chosen.emit(names[min(max(place, 0), len(names) - 1)])
+
+
+_LABEL_GAP: Final = 6.0  # pixels between a point and its name
+_POINT: Final = 9.0  # what a point itself covers
+# Directions from a point, the preferred ones first. A curve that falls leaves the upper right free.
+_WAYS: Final = ((1, -1), (1, 0), (0, -1), (-1, 0), (0, 1), (-1, 1), (-1, -1), (1, 1))
+
+
+def place_labels(
+    points: Sequence[QPointF], sizes: Sequence[QSizeF], area: QRectF, others: Sequence[QRectF] = ()
+) -> list[QRectF | None]:
+    """Return a free place for the name of each point, in pixels; None where there is none.
+
+    Args:
+        points: The points, the most important ones first: their names find room first.
+        sizes: Sizes of their names.
+        area: What the names must not leave.
+        others: What they must not cover besides the points and one another.
+    """
+    around = QSizeF(_POINT, _POINT)
+    corner = QPointF(_POINT / 2, _POINT / 2)
+    taken = [QRectF(point - corner, around) for point in points if area.contains(point)]
+    taken += others
+    places = zip(points, sizes, strict=True)
+    return [_take_place(point, size, area, taken) for point, size in places]
+
+
+def _take_place(point: QPointF, size: QSizeF, area: QRectF, taken: list[QRectF]) -> QRectF | None:
+    for across, down in _WAYS if area.contains(point) else ():
+        left = point.x() - size.width() / 2 + across * (size.width() / 2 + _LABEL_GAP)
+        top = point.y() - size.height() / 2 + down * (size.height() / 2 + _LABEL_GAP)
+        place = QRectF(QPointF(left, top), size)
+        if area.contains(place) and not any(place.intersects(other) for other in taken):
+            taken.append(place)
+            return place
+    return None
