@@ -211,7 +211,7 @@ class WindowServices(Services):
 
     def choose_quant(self, path: Path) -> None:
         from explorer.present.quants import address_of, quants_of, stem_of  # noqa: PLC0415 - rarely needed
-        from explorer.qt.library.commands import VersionsDialog  # noqa: PLC0415 - as above
+        from explorer.qt.library.versions import VersionsDialog  # noqa: PLC0415 - as above
         from explorer.qt.what_if.controls import Scope  # noqa: PLC0415 - as above
         from explorer.stores import StoreKind  # noqa: PLC0415 - as above
 
@@ -447,7 +447,7 @@ class MainWindow(QtWidgets.QMainWindow):
             if not isinstance(error, ManyRequestsError):  # it was asked about
                 self.show_error(error)
             return
-        from explorer.qt.library.commands import VersionsDialog  # noqa: PLC0415 - late
+        from explorer.qt.library.versions import VersionsDialog  # noqa: PLC0415 - late
 
         def open_all(paths: Sequence[Path]) -> None:
             for path in paths:

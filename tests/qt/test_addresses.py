@@ -23,8 +23,7 @@ from explorer.present.fits import Version
 from explorer.qt import addresses
 from explorer.qt.actions import ask_report
 from explorer.qt.addresses import AddressDialog, addresses_in
-from explorer.qt.library import commands
-from explorer.qt.library.commands import VersionsDialog
+from explorer.qt.library.versions import VersionsDialog
 from explorer.qt.main_window import MainWindow
 from explorer.qt.quick_open import QuickOpen, ResultKind
 from explorer.qt.settings import Settings
@@ -579,7 +578,9 @@ def test_commands_that_download_are_shown_and_copied(
     assert dialog.command.text() == ""
     assert "3" in dialog.command.placeholderText()
     groups: list[list[QAction]] = []
-    monkeypatch.setattr(commands, "show_menu", lambda _owner, _place, *all_: groups.extend(all_))
+    monkeypatch.setattr(
+        "explorer.qt.library.versions.show_menu", lambda _owner, _place, *all_: groups.extend(all_)
+    )
     dialog.table.customContextMenuRequested.emit(QPoint(5, 5))
     assert dialog.copy_action in groups[0]
     qtbot.keyClick(dialog.table, "D", CTRL_SHIFT)

@@ -17,7 +17,7 @@ from explorer.present.panels import GROUPS, panels_of
 from explorer.qt.app import _open_first
 from explorer.qt.document import Document
 from explorer.qt.help.guide import KEYS_PAGE
-from explorer.qt.library.commands import VersionsDialog
+from explorer.qt.library.versions import VersionsDialog
 from explorer.qt.machine import PlannedMachine
 from explorer.qt.main_window import MainWindow, take_first_size
 from explorer.qt.planner.devices import CatalogueDialog, MachineDialog

@@ -18,7 +18,7 @@ from explorer.present.tables.metadata import element_table, metadata_table, valu
 from explorer.qt.contents.metadata import ValueView
 from explorer.qt.contents.overview import OverviewView, SharesBar, StartPage, byte_shares
 from explorer.qt.document import Document, metadata_mask
-from explorer.qt.library.commands import VersionsDialog
+from explorer.qt.library.versions import VersionsDialog
 from explorer.qt.main_window import MainWindow
 from explorer.qt.widgets.labels import ElidedLabel
 from explorer.qt.widgets.segments import SegmentBar

@@ -10,7 +10,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.analysis import surveys
 from explorer.errors import Choice, SeveralModelsError
-from explorer.qt.library.commands import VersionsDialog
+from explorer.qt.library.versions import VersionsDialog
 from explorer.qt.main_window import MainWindow
 from tests.helpers.model_pairs import arrays_of, write_gguf
 
