@@ -23,7 +23,8 @@ from explorer.errors import FormatError
 from explorer.formats.tensors import natural_key
 from explorer.parallel import Check, checked, never
 from explorer.present.questions import FILLERS, QUESTIONS
-from explorer.qt.document import Document, layers_of
+from explorer.qt.contents.nodes import layers_of
+from explorer.qt.document import Document
 from explorer.qt.help.guide import plain_title
 from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.theme import Space

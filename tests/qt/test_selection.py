@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QAbstractItemView
 from pytestqt.qtbot import QtBot
 
 from explorer.formats import Model
-from explorer.qt.document import Node
+from explorer.qt.contents.nodes import Node
 from explorer.qt.main_window import MainWindow
 from explorer.qt.widgets.table_model import ItemRole
 from tests.helpers.gguf_files import write_shards

@@ -36,7 +36,8 @@ from PySide6.QtWidgets import (
 
 from explorer.present.explanations import MODEL_TREE_TEXTS
 from explorer.present.model import problem_line, spoken_problems
-from explorer.qt.document import SHOWN_PROBLEMS, Document, Filtered, Node, NodeKind, model_node
+from explorer.qt.contents.nodes import SHOWN_PROBLEMS, Filtered, Node, NodeKind, model_node
+from explorer.qt.document import Document
 from explorer.qt.selection import Selection
 from explorer.qt.theme import Space, ink_of
 from explorer.qt.widgets.building import add_action, add_navigation, column, copy_text

@@ -14,8 +14,9 @@ from PySide6.QtWidgets import QStyleOptionViewItem
 from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
+from explorer.qt.contents.nodes import Node, NodeKind
 from explorer.qt.contents.open_models import OpenModelsView, TreeModel
-from explorer.qt.document import Document, Node, NodeKind
+from explorer.qt.document import Document
 from explorer.qt.widgets.table_model import ItemRole
 from explorer.qt.widgets.table_view import ROW_PADDING
 from tests.formats.test_hf_rules import STEM, Part, write_folder
