@@ -3,40 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
-from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 from PySide6 import QtWidgets
-from PySide6.QtCore import QEvent, QRectF, QSize, Qt, QTimer
-from PySide6.QtGui import (
-    QAccessible,
-    QColor,
-    QHelpEvent,
-    QPainter,
-    QPainterPath,
-    QPaintEvent,
-    QPalette,
-    QResizeEvent,
-)
+from PySide6.QtCore import QEvent, Qt, QTimer
+from PySide6.QtGui import QAccessible, QPaintEvent, QPalette
 
 from explorer.errors import ExplorerError
 from explorer.formats import Problem
 from explorer.formats.attachments import is_component
 from explorer.formats.components import IMAGE_ARCHITECTURES
-from explorer.present.colours import LAYER_COLOURS, OTHERS_COLOUR
 from explorer.present.explanations import picture_text
 from explorer.present.model import model_sentence, problem_line
 from explorer.present.tables.facts import FACTS, model_facts
 from explorer.present.tables.lines import Line, line
+from explorer.qt.contents.shares import By, SharesBar, byte_shares
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobSlot
 from explorer.qt.machine import PlannedMachine
 from explorer.qt.services import Services
-from explorer.qt.theme import CORNER, SERIES, Space, TextSize, ink_of, warning_colour
+from explorer.qt.theme import Space, TextSize, ink_of, warning_colour
 from explorer.qt.widgets.building import column, copy_text, row
 from explorer.qt.widgets.cells import level_colours
 from explorer.qt.widgets.labels import (
@@ -47,19 +35,9 @@ from explorer.qt.widgets.labels import (
     plain_label,
     text_label,
 )
-from explorer.qt.widgets.painting import FoldButton, IconLabel, fill_type, in_lines, plain_tip
+from explorer.qt.widgets.painting import FoldButton, IconLabel, plain_tip
 from explorer.qt.widgets.segments import SegmentBar
-from explorer.text import (
-    AtLeast,
-    bytes_text,
-    count_text,
-    counted,
-    integer_text,
-    part_text,
-    plain_text,
-    sentence,
-    shorten,
-)
+from explorer.text import bytes_text, count_text, integer_text, plain_text, shorten
 
 if TYPE_CHECKING:
     from explorer.present.belonging import Belonging  # loads the planner
@@ -70,6 +48,11 @@ _MOST_PROBLEMS = 50
 _LONGEST_TITLE = 200
 _LONGEST_FACT = 1000
 _LONGEST_CELL = 400
+_SHAPE = frozenset(
+    {"architecture", "layers", "embedding_length", "feed_forward_length", "heads", "kv_heads"}
+    | {"experts", "experts_used", "vocabulary", "tokenizer", "license"}
+)
+_MOST_RECENT = 5
 
 
 class StartPage(QtWidgets.QWidget):
@@ -352,14 +335,16 @@ class OverviewView(QtWidgets.QScrollArea):
         card = Tile(page)
         title = text_label("What the bytes are spent on", card, TextSize.SECTION)
         views = SegmentBar("Bytes by", card)
-        parts_of = ("By component",) if document.facts.components else ()
-        for text in ("By type", "By role", "By layer", *parts_of):
-            views.addTab(text)
         bar = SharesBar(card)
-        bar.show_shares(byte_shares(document, 0), "Bytes by tensor type")
-        views.currentChanged.connect(
-            lambda view: bar.show_shares(byte_shares(document, view), views.tabText(view))
-        )
+        offered = [by for by in By if by is not By.COMPONENT or document.facts.components]
+        for by in offered:
+            views.addTab(by)
+
+        def show(place: int) -> None:
+            bar.show_shares(byte_shares(document, offered[place]), offered[place])
+
+        show(0)
+        views.currentChanged.connect(show)
         edge = Space.GROUP
         parts = row((title, 1), views), bar
         column(*parts, of=card, margins=(edge, edge, edge, edge), spacing=Space.WIDE)
@@ -493,197 +478,3 @@ def _declared(declared: DeclaredQuantization, page: QtWidgets.QWidget) -> QtWidg
             label.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft)
             grid.addWidget(label, place, number)
     return column(*titles, grid, spacing=Space.NEAR)
-
-
-_SHAPE = frozenset(
-    {"architecture", "layers", "embedding_length", "feed_forward_length", "heads", "kv_heads"}
-    | {"experts", "experts_used", "vocabulary", "tokenizer", "license"}
-)
-_MOST_RECENT = 5
-
-
-@dataclass(frozen=True)
-class Share:
-    """A part of the bytes.
-
-    Attributes:
-        name: What they are spent on; of a type, its name.
-        nbytes: Stored bytes.
-        tensors: Number of tensors.
-        share: Part of all bytes, 0 to 1.
-        colour: Colour of its part of the bar; empty for that of the type `name`.
-    """
-
-    name: str
-    nbytes: int
-    tensors: int
-    share: float
-    colour: str = ""
-
-    @property
-    def label(self) -> str:
-        """Its figures in a line."""
-        tensors = counted(self.tensors, "tensor")
-        return "   ".join((part_text(self.share), bytes_text(self.nbytes), tensors))
-
-
-_MOST_SHARES = 12
-
-
-def byte_shares(document: Document, view: int) -> list[Share]:
-    """Return what the bytes of a model are spent on: by type (0), role, layer or component (3).
-
-    But for layers, the smallest of many are put together.
-    """
-    found = _all_shares(document, view)
-    if view == 2 or len(found) <= _MOST_SHARES:
-        return found
-    rest = found[_MOST_SHARES - 1 :]
-    nbytes, tensors = sum(one.nbytes for one in rest), sum(one.tensors for one in rest)
-    share = sum(one.share for one in rest)
-    others = Share(f"{len(rest)} others", nbytes, tensors, share, OTHERS_COLOUR)
-    return [*found[: _MOST_SHARES - 1], others]
-
-
-def _all_shares(document: Document, view: int) -> list[Share]:
-    arrays = document.arrays
-    total = max(1, int(arrays.nbytes.sum()))
-    if view == 0:
-        return [Share(one.name, one.nbytes, one.tensors, one.share) for one in document.facts.types]
-    if view == 3:
-        held = document.facts.components
-        titles = [shorten(plain_text(sentence(one.name)), 40) for one in held]
-        return [
-            Share(title, one.nbytes, one.tensors, one.share, colour)
-            for title, one, colour in zip(titles, held, cycle(SERIES), strict=False)
-        ]
-    codes = arrays.role_codes if view == 1 else np.maximum(arrays.layers, -1) + 1
-    kinds, places = np.unique(codes, return_inverse=True)
-    sums = np.zeros(len(kinds), np.int64)
-    np.add.at(sums, places, arrays.nbytes)
-    counts = np.bincount(places, minlength=len(kinds))
-    unsized = set(places[~arrays.sized].tolist())
-
-    def name(kind: int) -> str:
-        if view == 1:
-            return shorten(plain_text(arrays.roles[kind]), 40)
-        return "Outside the layers" if kind == 0 else f"Layer {kind - 1}"
-
-    order = np.argsort(-sums, kind="stable") if view == 1 else np.arange(len(kinds))
-    return [
-        Share(name(int(kinds[i])), nbytes, int(counts[i]), nbytes / total, colour)
-        for number, i in enumerate(order.tolist())
-        for nbytes in (AtLeast(sums[i]) if i in unsized else int(sums[i]),)
-        for colour in (SERIES[number % len(SERIES)] if view == 1 else LAYER_COLOURS[number % 2],)
-    ]
-
-
-_BAR_PIXELS = 28
-_MOST_KEYS = 12
-_KEY_SWATCH = 18  # pixels, those beside it included
-
-
-class SharesBar(QtWidgets.QWidget):
-    """One bar of parts, with their names and shares below it."""
-
-    accessible_role = QAccessible.Role.Chart
-
-    def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._shares: Sequence[Share] = ()
-        self.labels: list[str] = []
-        self.setWhatsThis(picture_text("types"))
-        self.setMouseTracking(True)
-        policy = QtWidgets.QSizePolicy(
-            QtWidgets.QSizePolicy.Policy.Expanding, QtWidgets.QSizePolicy.Policy.Fixed
-        )
-        policy.setHeightForWidth(True)
-        self.setSizePolicy(policy)
-
-    def show_shares(self, shares: Sequence[Share], name: str) -> None:
-        self._shares = shares
-        self.labels = [share.label for share in shares]
-        self.setAccessibleName(name)
-        pairs = zip(shares, self.labels, strict=True)
-        self.setAccessibleDescription("; ".join(f"{one.name}: {text}" for one, text in pairs))
-        self.updateGeometry()
-        self.update()
-
-    def _keys(self, width: int) -> Iterator[tuple[Share, QRectF]]:
-        """Yield the parts that are named below the bar, with their places."""
-        metrics, named = self.fontMetrics(), self._shares[:_MOST_KEYS]
-        widths = [_KEY_SWATCH + metrics.horizontalAdvance(_key_text(share)) for share in named]
-        places = in_lines(widths, width, metrics.height() + 6, Space.PAGE)
-        for share, place in zip(named, places, strict=True):
-            yield share, place.translated(0, _BAR_PIXELS + Space.WIDE)
-
-    def _parts(self) -> Iterator[tuple[Share, QRectF]]:
-        left, total = 0.0, sum(share.share for share in self._shares) or 1.0
-        for share in self._shares:
-            wide = self.width() * share.share / total
-            yield share, QRectF(left, 0, wide, _BAR_PIXELS)
-            left += wide
-
-    # Qt
-
-    def hasHeightForWidth(self) -> bool:
-        return True
-
-    def heightForWidth(self, width: int) -> int:
-        return round(max((area.bottom() for _, area in self._keys(width)), default=_BAR_PIXELS))
-
-    def sizeHint(self) -> QSize:
-        return QSize(400, self.heightForWidth(max(self.width(), 300)))
-
-    def minimumSizeHint(self) -> QSize:
-        return QSize(200, self.sizeHint().height())
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self.updateGeometry()
-
-    def event(self, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            place = event.pos().toPointF()
-            under = next((one for one, area in self._parts() if area.contains(place)), None)
-            tip = "" if under is None else plain_tip(f"{under.name}\n{under.label}")
-            QtWidgets.QToolTip.showText(event.globalPos(), tip, self)
-            return True
-        return super().event(event)
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        outline = QPainterPath()
-        outline.addRoundedRect(QRectF(0, 0, self.width(), _BAR_PIXELS), CORNER, CORNER)
-        painter.save()
-        painter.setClipPath(outline)
-        ground = self.palette().color(QPalette.ColorRole.Base)
-        for share, area in self._parts():
-            _fill(painter, area, share)
-            if area.width() > 3:
-                painter.fillRect(QRectF(area.right() - 1, 0, 1, _BAR_PIXELS), ground)
-        painter.restore()
-        ink = ink_of(self.palette())
-        flag = Qt.AlignmentFlag
-        middle = int(flag.AlignVCenter | flag.AlignLeft)
-        for share, area in self._keys(self.width()):
-            _fill(painter, QRectF(area.left(), area.center().y() - 5, 10, 10), share)
-            words = area.adjusted(_KEY_SWATCH, 0, Space.PAGE, 0)
-            painter.setPen(QColor(ink.text))
-            painter.drawText(words, middle, share.name)
-            name = self.fontMetrics().horizontalAdvance(f"{share.name}  ")
-            painter.setPen(QColor(ink.muted))
-            painter.drawText(words.adjusted(name, 0, 0, 0), middle, part_text(share.share))
-        painter.end()
-
-
-def _key_text(share: Share) -> str:
-    return f"{share.name}  {part_text(share.share)}"
-
-
-def _fill(painter: QPainter, area: QRectF, share: Share) -> None:
-    if share.colour:
-        painter.fillRect(area, QColor(share.colour))
-    else:
-        fill_type(painter, area, share.name)

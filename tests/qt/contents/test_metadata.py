@@ -16,7 +16,8 @@ from explorer.formats.columns import text_ranks
 from explorer.paths import resource
 from explorer.present.tables.metadata import element_table, metadata_table, value_preview
 from explorer.qt.contents.metadata import ValueView
-from explorer.qt.contents.overview import OverviewView, SharesBar, StartPage, byte_shares
+from explorer.qt.contents.overview import OverviewView, StartPage
+from explorer.qt.contents.shares import By, SharesBar, byte_shares
 from explorer.qt.document import Document, metadata_mask
 from explorer.qt.library.versions import VersionsDialog
 from explorer.qt.main_window import MainWindow
@@ -162,22 +163,22 @@ def test_many_types_fill_no_more_of_the_bar_than_they_have(
         for row, kind in enumerate(kinds)
     ]
     document = load(GgufFile(tensors=specs).write(tmp_path / "many.gguf"))
-    shares = byte_shares(document, 0)
+    shares = byte_shares(document, By.TYPE)
     assert len(shares) == 12
     assert shares[-1].name == "2 others"
     assert sum(share.nbytes for share in shares) == document.facts.nbytes
 
 
-@pytest.mark.parametrize("view_of", [0, 1, 2])
+@pytest.mark.parametrize("by", [By.TYPE, By.ROLE, By.LAYER])
 def test_the_bar_is_of_all_bytes_whatever_they_are_sorted_by(
-    view: OverviewView, demo: Document, view_of: int
+    view: OverviewView, demo: Document, by: By
 ) -> None:
-    shares = byte_shares(demo, view_of)
+    shares = byte_shares(demo, by)
     assert sum(share.nbytes for share in shares) == demo.facts.nbytes
     assert sum(share.tensors for share in shares) == len(demo.model.tensors.rows)
     assert sum(share.share for share in shares) == pytest.approx(1)
     view.show_document(demo)
-    view.widget().findChildren(SegmentBar)[0].setCurrentIndex(view_of)
+    view.widget().findChildren(SegmentBar)[0].setCurrentIndex(list(By).index(by))
     assert chart(view).labels == [share.label for share in shares]
     assert shares[0].name in chart(view).accessibleDescription()
 
