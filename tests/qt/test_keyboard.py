@@ -34,9 +34,9 @@ from explorer.qt.references import Rounding
 from explorer.qt.survey.map_page import ModelMap
 from explorer.qt.weights.block.strip import BlockStrip
 from explorer.qt.weights.map.plot import MapPlot
+from explorer.qt.widgets.figures import FigureDialog
 from explorer.qt.widgets.histogram_plot import HistogramPlot
 from explorer.qt.widgets.painting import FoldButton
-from explorer.qt.widgets.plot_panel import FigureDialog
 from tests.helpers.everywhere import settle
 from tests.helpers.patience import PATIENCE_S
 

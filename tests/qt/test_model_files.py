@@ -33,7 +33,7 @@ from explorer.qt import actions
 from explorer.qt.main_window import MainWindow
 from explorer.qt.references import Rounding
 from explorer.qt.widgets import saving
-from explorer.qt.widgets.plot_panel import FigureDialog
+from explorer.qt.widgets.figures import FigureDialog
 from explorer.sources.remote.addresses import refuse_all
 from explorer.text import PLAIN, set_notation
 from tests.helpers.descendants import descendants

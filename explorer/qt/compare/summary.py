@@ -55,10 +55,10 @@ from explorer.qt.what_if.chart import Measure, WhatIfChart, mebibytes_of
 from explorer.qt.widgets.asking import ask_files
 from explorer.qt.widgets.building import LINE, NOTE, column, row
 from explorer.qt.widgets.controls import choice, picture_buttons, split
+from explorer.qt.widgets.figures import PlotExport
 from explorer.qt.widgets.labels import SELECTABLE, ElidedLabel, error_caution, plain_label
 from explorer.qt.widgets.lazy import TabbedPanel
 from explorer.qt.widgets.pages import Reader, Refusal, Request, no_model_open
-from explorer.qt.widgets.plot_panel import PlotExport
 from explorer.qt.widgets.segments import segmented
 from explorer.qt.widgets.table_model import TableModel
 from explorer.qt.widgets.table_view import ListPanel, TableView

@@ -28,8 +28,8 @@ from explorer.qt.services import Services
 from explorer.qt.theme import TextSize, text_font, warning_colour
 from explorer.qt.widgets.building import NOTE, column, row
 from explorer.qt.widgets.controls import picture_buttons
+from explorer.qt.widgets.figures import PlotExport
 from explorer.qt.widgets.plot import ThemedPlot, brush
-from explorer.qt.widgets.plot_panel import PlotExport
 from explorer.text import byte_unit, bytes_text, integer_text
 
 _GIGABYTE: Final = 3  # its power

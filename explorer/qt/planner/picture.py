@@ -25,9 +25,9 @@ from explorer.qt.services import Services
 from explorer.qt.theme import CORNER, Space, TextSize, text_font
 from explorer.qt.widgets.building import column
 from explorer.qt.widgets.chart import Chart
+from explorer.qt.widgets.figures import PlotExport
 from explorer.qt.widgets.painting import device_colour, draw_caption, fill_kind, fill_over
 from explorer.qt.widgets.plot import PlotColours
-from explorer.qt.widgets.plot_panel import PlotExport
 from explorer.text import bytes_text, exact_text
 
 _PAD: Final = Space.TIGHT  # above and below

@@ -42,9 +42,9 @@ from explorer.qt.theme import Space
 from explorer.qt.widgets.building import LINE, NOTE, column, row
 from explorer.qt.widgets.chart import Chart
 from explorer.qt.widgets.controls import LONGEST_READOUT, check, choice, readout, split
+from explorer.qt.widgets.figures import PlotExport
 from explorer.qt.widgets.labels import empty_label, plain_label
 from explorer.qt.widgets.plot import PlotColours
-from explorer.qt.widgets.plot_panel import PlotExport
 from explorer.qt.widgets.table_model import TableModel
 from explorer.qt.widgets.table_view import TableView
 from explorer.text import plain_text, shorten

@@ -25,9 +25,9 @@ from explorer.qt.survey.session import ComparisonContent, SurveyContent, SurveyS
 from explorer.qt.widgets import building
 from explorer.qt.widgets.building import LINE, NOTE, column, row
 from explorer.qt.widgets.controls import LONGEST_READOUT, check, choice, label_of, readout, split
+from explorer.qt.widgets.figures import PlotExport
 from explorer.qt.widgets.painting import plain_tip
 from explorer.qt.widgets.plot import PlotColours
-from explorer.qt.widgets.plot_panel import PlotExport
 from explorer.tabular import to_tsv
 from explorer.text import bytes_text, integer_text, locale_free, plain_text, shape_text, shorten
 

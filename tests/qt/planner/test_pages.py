@@ -29,7 +29,7 @@ from explorer.qt.planner.devices import RESERVE
 from explorer.qt.planner.pages import PlannerPage
 from explorer.qt.planner.panel import PlannerView
 from explorer.qt.planner.picture import SavedPicture
-from explorer.qt.widgets.plot_panel import FigureDialog
+from explorer.qt.widgets.figures import FigureDialog
 from explorer.qt.widgets.table_model import ItemRole, TableModel
 from explorer.text import bytes_text
 from tests.helpers.symbols import kept_after_drawing_again

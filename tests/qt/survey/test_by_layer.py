@@ -23,7 +23,7 @@ from explorer.qt.document import Document
 from explorer.qt.survey.by_layer import By, ByLayerPage
 from explorer.qt.survey.layer_paint import LayerPicture, layer_grids, ticks
 from explorer.qt.survey.map_paint import Scale
-from explorer.qt.widgets.plot_panel import Figure, PlotExport
+from explorer.qt.widgets.figures import Figure, PlotExport
 from explorer.qt.widgets.table_model import ItemRole
 from tests.helpers.model_pairs import arrays_of, write_gguf
 from tests.helpers.services import RecordingServices

@@ -30,7 +30,7 @@ from explorer.qt.references import References
 from explorer.qt.what_if.chart import Measure
 from explorer.qt.what_if.controls import Scope
 from explorer.qt.what_if.page import WhatIfPage
-from explorer.qt.widgets.plot_panel import Figure
+from explorer.qt.widgets.figures import Figure
 from explorer.qt.widgets.table_model import ItemRole
 from tests.helpers.gguf_writer import GgufFile, TensorSpec
 from tests.helpers.model_pairs import write_gguf

@@ -37,9 +37,9 @@ from explorer.qt.weights.tensor_panel import step_button
 from explorer.qt.weights.values import Place, PlaceField
 from explorer.qt.widgets.building import LINE, NOTE, column, copy_text, row
 from explorer.qt.widgets.controls import button, label_of
+from explorer.qt.widgets.figures import Picture, PlotExport
 from explorer.qt.widgets.labels import ElidedLabel, NoteLabel, plain_label
 from explorer.qt.widgets.pages import Phase, ReadingPage, Refusal, Request
-from explorer.qt.widgets.plot_panel import Picture, PlotExport
 from explorer.qt.widgets.progress import ProgressLine
 from explorer.text import float_text, integer_text, plain_text
 

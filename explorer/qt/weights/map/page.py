@@ -31,8 +31,8 @@ from explorer.qt.weights.map.side import (
 )
 from explorer.qt.weights.values import Place
 from explorer.qt.widgets.building import tab_through
+from explorer.qt.widgets.figures import PlotExport
 from explorer.qt.widgets.pages import Phase, ReadingPage, Refusal, Request
-from explorer.qt.widgets.plot_panel import PlotExport
 from explorer.qt.widgets.progress import ProgressLine
 from explorer.text import integer_text
 

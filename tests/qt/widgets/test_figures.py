@@ -16,8 +16,8 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.widgets.curves import HistogramCurve, SmallMultiples, histogram_of
+from explorer.qt.widgets.figures import Figure, FigureDialog, PlotExport
 from explorer.qt.widgets.histogram_plot import MOST_FILLED, HistogramPlot
-from explorer.qt.widgets.plot_panel import Figure, FigureDialog, PlotExport
 from tests.helpers.services import RecordingServices
 
 WHITE = QColor("white")
