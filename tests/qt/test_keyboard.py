@@ -36,7 +36,7 @@ from explorer.qt.weights.block.strip import BlockStrip
 from explorer.qt.weights.map.plot import MapPlot
 from explorer.qt.widgets.figures import FigureDialog
 from explorer.qt.widgets.histogram_plot import HistogramPlot
-from explorer.qt.widgets.painting import FoldButton
+from explorer.qt.widgets.icons import FoldButton
 from tests.helpers.everywhere import settle
 from tests.helpers.patience import PATIENCE_S
 

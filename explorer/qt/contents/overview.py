@@ -27,6 +27,7 @@ from explorer.qt.services import Services
 from explorer.qt.theme import Space, TextSize, ink_of, warning_colour
 from explorer.qt.widgets.building import column, copy_text, row
 from explorer.qt.widgets.cells import level_colours
+from explorer.qt.widgets.icons import FoldButton, IconLabel
 from explorer.qt.widgets.labels import (
     FigureTile,
     Tile,
@@ -35,7 +36,7 @@ from explorer.qt.widgets.labels import (
     plain_label,
     text_label,
 )
-from explorer.qt.widgets.painting import FoldButton, IconLabel, plain_tip
+from explorer.qt.widgets.painting import plain_tip
 from explorer.qt.widgets.segments import SegmentBar
 from explorer.text import bytes_text, count_text, integer_text, plain_text, shorten
 

@@ -38,8 +38,9 @@ from explorer.qt.planner.fields import (
 )
 from explorer.qt.planner.state import CurrentPlan, PlannerState
 from explorer.qt.theme import Space, ink_of
+from explorer.qt.widgets.icons import FoldButton, IconButton
 from explorer.qt.widgets.labels import plain_label
-from explorer.qt.widgets.painting import FoldButton, IconButton, plain_tip
+from explorer.qt.widgets.painting import plain_tip
 from explorer.text import bytes_text, plain_text
 
 _MOST_NUMBER: Final = 1 << 30  # Qt counts with 32 bits

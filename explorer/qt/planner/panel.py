@@ -50,8 +50,9 @@ from explorer.qt.planner.state import (
 from explorer.qt.services import Services
 from explorer.qt.theme import Space, scaled, widen_with_text
 from explorer.qt.widgets.building import Flow, column, row
+from explorer.qt.widgets.icons import IconButton
 from explorer.qt.widgets.labels import StatePage
-from explorer.qt.widgets.painting import IconButton, plain_tip
+from explorer.qt.widgets.painting import plain_tip
 from explorer.qt.widgets.segments import LowTabs, segmented
 from explorer.text import plain_text, sentence
 

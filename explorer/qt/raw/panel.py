@@ -25,15 +25,9 @@ from explorer.qt.services import Services
 from explorer.qt.theme import Space, monospace_font
 from explorer.qt.widgets.building import LINE, NOTE, column, row, tab_through
 from explorer.qt.widgets.controls import button, choice
+from explorer.qt.widgets.icons import IconButton
 from explorer.qt.widgets.labels import NoteLabel, empty_label, plain_label
-from explorer.qt.widgets.painting import (
-    IconButton,
-    field_hatching,
-    field_line,
-    field_tint,
-    in_lines,
-    kind_name,
-)
+from explorer.qt.widgets.painting import field_hatching, field_line, field_tint, in_lines, kind_name
 from explorer.sources import ByteSource
 from explorer.sources.files import ByteSearch, Found
 from explorer.text import counted, integer_text, plain_text, shorten

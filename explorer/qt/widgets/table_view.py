@@ -34,12 +34,12 @@ from explorer.qt.theme import Space, TextSize, ink_of, style_text
 from explorer.qt.widgets import building
 from explorer.qt.widgets.building import LINE
 from explorer.qt.widgets.columns import ColumnLayout
+from explorer.qt.widgets.icons import paint_icon
 from explorer.qt.widgets.labels import empty_label, plain_label
 from explorer.qt.widgets.painting import (
     SWATCH_SIZE,
     inks_of,
     outline_current,
-    paint_icon,
     plain_tip,
     stand_on_page,
 )
