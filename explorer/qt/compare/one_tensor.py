@@ -9,7 +9,7 @@ import math
 from collections.abc import Hashable, Sequence
 from typing import Final, TypeAlias
 
-from PySide6.QtCore import QByteArray, QObject, QRectF
+from PySide6.QtCore import QByteArray, QObject
 from PySide6.QtGui import QPalette
 from PySide6.QtWidgets import QWidget
 
@@ -201,11 +201,6 @@ class PicturePage(PlotPage[AnyPanel]):
             edges = picture.most_pairs.edges
             self._most = float(edges[0]), float(edges[-1])
         self.range.suggest(*self._most)
-
-    def typed_area(self, area: QRectF, low: float, high: float) -> QRectF:
-        if self.noun == "density":
-            return QRectF(low, low, high - low, high - low)
-        return super().typed_area(area, low, high)
 
 
 class PicturePages(QObject, Reader[ErrorPicture]):

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from PySide6 import QtWidgets
-from PySide6.QtCore import QObject, QRectF, QTimer, Signal
+from PySide6.QtCore import QObject, QTimer, Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
 
 from explorer.errors import ExplorerError
@@ -403,15 +403,9 @@ class PlotPage(ContentPage, Generic[Panel]):
         """Show the typed range of what is drawn; what was shown before comes back with Back."""
         typed, box = self.range.value(), self.panel.plot.box
         if typed is not None:
-            box.zoom_to(self.typed_area(QRectF(box.home), *typed))
+            box.zoom_to(box.area_of(*typed))
         elif problem := self.range.problem():
             self.title.setText(problem)
-
-    def typed_area(self, area: QRectF, low: float, high: float) -> QRectF:
-        """Return what is shown of a range: all heights."""
-        area.setLeft(low)
-        area.setRight(high)
-        return area
 
     def _change_range(self) -> None:
         if self.has_content:

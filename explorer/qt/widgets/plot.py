@@ -148,6 +148,13 @@ class ZoomBox(pg.ViewBox):  # type: ignore[misc] # pyqtgraph has no types
         left, right = x - (x - area.left()) / factor, x + (area.right() - x) / factor
         return QRectF(left, area.top(), right - left, area.height())
 
+    def area_of(self, low: float, high: float) -> QRectF:
+        """Return what a range along x shows: all heights."""
+        area = QRectF(self.home)
+        area.setLeft(low)
+        area.setRight(high)
+        return area
+
     def _show(self, area: QRectF) -> None:
         self.setRange(area, padding=0, disableAutoRange=True)
 

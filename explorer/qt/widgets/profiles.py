@@ -143,6 +143,9 @@ class SquareBox(ZoomBox):
         super().__init__()
         self.setAspectLocked(True)
 
+    def area_of(self, low: float, high: float) -> QRectF:
+        return QRectF(low, low, high - low, high - low)
+
     def narrowed(self, factor: float, centre: QPointF) -> QRectF:
         area = QRectF(self.viewRect())
         left = centre.x() - (centre.x() - area.left()) / factor
