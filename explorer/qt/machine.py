@@ -78,9 +78,7 @@ class PlannedMachine(QObject):
         self._host: tuple[Host | None] | None = None
         self._inputs: dict[Path, PlanInputs | None] = {}  # None: as of all
         self._unsaved: dict[Path, None] = {}  # models of which something else is asked
-        self._settling = QTimer(self)
-        self._settling.setSingleShot(True)
-        self._settling.setInterval(_SETTLED_MS)
+        self._settling = QTimer(self, singleShot=True, interval=_SETTLED_MS)
         self._settling.timeout.connect(self.settle)
         self.found: Machine | None = None
         self.reserves: dict[str, int] = {}

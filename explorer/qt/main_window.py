@@ -87,9 +87,7 @@ class SessionKeeper(QtCore.QObject):
         self._settings.changed = self._changed
         self._writer = QtCore.QThreadPool(self)  # of its own: jobs may keep the others for minutes
         self._writer.setMaxThreadCount(1)
-        self._timer = QtCore.QTimer(self)
-        self._timer.setSingleShot(True)
-        self._timer.setInterval(_WRITE_AFTER_MS)
+        self._timer = QtCore.QTimer(self, singleShot=True, interval=_WRITE_AFTER_MS)
         self._timer.timeout.connect(self._write_soon)
         self._failed.connect(self._say, QtCore.Qt.ConnectionType.QueuedConnection)
 
@@ -551,26 +549,6 @@ class MainWindow(QtWidgets.QMainWindow):
         """Open the search over what is open and downloaded, and over pages and commands."""
         from explorer.qt import quick_open  # noqa: PLC0415 - not needed for the first paint
 
-        def answer(page: str) -> None:
-            if page == MACHINE:
-                self.actions_.change_machine.trigger()
-            elif page == SAVE:
-                self.actions_.save_shown.trigger()
-            elif page == FILES:
-                self.panels.show_page("library")
-                library = self.panels.library.widget
-                library.lists.setCurrentWidget(library.blobs)
-            elif page == ATTACHMENTS:
-                self.panels.show_page("planner")
-                self.panels.planner.widget.show_attachments()
-            elif page == QUANTS:
-                current = self.current
-                self.panels.show_page("library" if current is None else "overview")
-                if current is not None:
-                    self.panels.app.choose_quant(current.path)
-            else:
-                self.panels.show_page(page)
-
         kind = quick_open.ResultKind
         titles = {name: panel.full_title for name, panel in PANELS.items()}
         names = {title: name for name, title in titles.items()}
@@ -585,11 +563,28 @@ class MainWindow(QtWidgets.QMainWindow):
             lambda path: self.open_paths([path]),
             {kind.TENSOR: of_tensors, kind.MODEL: [*titles.values()][1:]},
             lambda title: self.panels.show_page(names[title]),
-            answer,
+            self._answer,
             self.panels.enter,
             self.current,
         )
         quick_open.show_quick_open(self, self.documents, self.runner, reveal, context)
+
+    def _answer(self, page: str) -> None:
+        """Show what answers a question: a page, or what the table of questions has in its place."""
+        others = {
+            MACHINE: self.actions_.change_machine.trigger,
+            SAVE: self.actions_.save_shown.trigger,
+            FILES: self.panels.show_files,
+            ATTACHMENTS: self.panels.show_attachments,
+            QUANTS: self._choose_quant,
+        }
+        others.get(page, partial(self.panels.show_page, page))()
+
+    def _choose_quant(self) -> None:
+        current = self.current
+        self.panels.show_page("library" if current is None else "overview")
+        if current is not None:
+            self.panels.app.choose_quant(current.path)
 
     def ask_reference(self, *, as_original: bool = False) -> None:
         """Ask for a model to compare the current one with, and open it."""

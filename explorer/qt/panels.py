@@ -399,6 +399,17 @@ class Panels(Pages):
 
     # Going from one panel to another
 
+    def show_files(self) -> None:
+        """Show the files of the library."""
+        self.setCurrentWidget(self.library)
+        library = self.library.widget
+        library.lists.setCurrentWidget(library.blobs)
+
+    def show_attachments(self) -> None:
+        """Show what can be planned with the current model."""
+        self.setCurrentWidget(self.planner)
+        self.planner.widget.show_attachments()
+
     def open_bytes(self, row: int, extent: Extent) -> None:
         """Show some bytes of a tensor."""
         self.setCurrentWidget(self.raw)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QAbstractListModel, QEvent, QModelIndex, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QAction, QKeyEvent, QKeySequence, QPainter, QPalette
-from PySide6.QtWidgets import QDialog, QListView, QStyle, QStyleOptionViewItem, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDialog, QListView, QStyle, QStyleOptionViewItem, QWidget
 
 from explorer.errors import FormatError
 from explorer.formats.tensors import natural_key
@@ -28,6 +28,7 @@ from explorer.qt.document import Document
 from explorer.qt.help.guide import plain_title
 from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.theme import Space
+from explorer.qt.widgets.building import column
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.painting import stand_on_page
 from explorer.qt.widgets.table_model import Index, ItemRole
@@ -397,12 +398,8 @@ class QuickOpen(QDialog):
         self.results.activated.connect(self._choose)
         self.status = plain_label(self)
         self.status.setEnabled(False)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(*(Space.WIDE,) * 4)
-        layout.setSpacing(Space.NEAR)
-        layout.addWidget(self.edit)
-        layout.addWidget(self.results)
-        layout.addWidget(self.status)
+        parts = self.edit, self.results, self.status
+        column(*parts, of=self, margins=(Space.WIDE,) * 4, spacing=Space.NEAR)
         self.resize(680, 460)
         self.edit.textChanged.connect(self._search)
         self.edit.returnPressed.connect(self._choose_current)
