@@ -43,7 +43,7 @@ from explorer.qt.settings import Settings
 from explorer.qt.shell import BottomBar, Shell, TopBar
 from explorer.qt.widgets.asking import ask_file, ask_files, ask_folder
 from explorer.qt.widgets.building import copy_text
-from explorer.qt.widgets.labels import MessageBar
+from explorer.qt.widgets.messages import MessageBar
 from explorer.qt.widgets.progress import JobBar
 from explorer.sources import Address, is_address
 from explorer.sources.remote.addresses import forbidden_by

@@ -54,7 +54,8 @@ from explorer.qt.theme import (
 )
 from explorer.qt.widgets.building import column, row, tab_through
 from explorer.qt.widgets.icons import IconButton, IconLabel, SearchButton, paint_icon
-from explorer.qt.widgets.labels import Chip, ChipText, ElidedLabel, Notice, plain_label
+from explorer.qt.widgets.labels import Chip, ChipText, ElidedLabel, plain_label
+from explorer.qt.widgets.messages import Notice
 from explorer.qt.widgets.segments import SegmentBar
 from explorer.text import bytes_text, count_text, integer_text, plain_text, shape_text, shorten
 
