@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -19,14 +19,6 @@ from explorer.qt.widgets.curves import HistogramCurve, histogram_of
 from explorer.quantization.registry import WITHOUT_DECODER, has_decoder
 
 Range: TypeAlias = tuple[float, float]
-
-
-class Scope(IntEnum):
-    """Which tensors are shown; the places in the list."""
-
-    ONE = 0
-    SAME_ROLE = 1
-    SELECTED = 2
 
 
 def resampled(histogram: Histogram, low: float, high: float, bins: int) -> Histogram:

@@ -25,9 +25,9 @@ from explorer.present.tables.statistics import MOMENTS
 from explorer.qt.document import Document
 from explorer.qt.references import References
 from explorer.qt.services import Services
-from explorer.qt.weights.curves import Scope, SelectedTensor, unsupported_reason
+from explorer.qt.weights.curves import SelectedTensor, unsupported_reason
 from explorer.qt.weights.histogram import HistogramPage
-from explorer.qt.weights.tensor_panel import StatisticsTable, TensorPicker, TensorsPanel
+from explorer.qt.weights.tensor_panel import Scope, StatisticsTable, TensorPicker, TensorsPanel
 from explorer.qt.weights.work import blocks_request, same_role, sibling_factors, spread
 from explorer.qt.widgets.curves import NOTHING, HistogramCurve, histogram_of
 from explorer.qt.widgets.lazy import LazyTab

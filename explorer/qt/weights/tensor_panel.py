@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import IntEnum
 from typing import ClassVar, Final
 from weakref import WeakKeyDictionary
 
@@ -21,7 +22,7 @@ from explorer.qt.document import Document
 from explorer.qt.references import References
 from explorer.qt.services import Services
 from explorer.qt.theme import Space, TextSize, style_text
-from explorer.qt.weights.curves import Scope, SelectedTensor, SubjectStatistics, unsupported_reason
+from explorer.qt.weights.curves import SelectedTensor, SubjectStatistics, unsupported_reason
 from explorer.qt.widgets.building import add_action, column, row
 from explorer.qt.widgets.controls import choice, label_of
 from explorer.qt.widgets.labels import ElidedLabel, NoteLabel
@@ -31,6 +32,14 @@ from explorer.qt.widgets.table_model import TableModel
 from explorer.text import plain_text, shorten
 
 _LONGEST_NAME: Final = 1000  # letters that are measured: more do not fit
+
+
+class Scope(IntEnum):
+    """Which tensors are shown; the places in the list."""
+
+    ONE = 0
+    SAME_ROLE = 1
+    SELECTED = 2
 
 
 class Header(QtWidgets.QWidget):

@@ -17,7 +17,8 @@ from pytestqt.qtbot import QtBot
 
 from explorer.analysis import block_statistics, tensor_statistics
 from explorer.qt.document import Document
-from explorer.qt.weights.curves import RangeKind, Scope
+from explorer.qt.weights.curves import RangeKind
+from explorer.qt.weights.tensor_panel import Scope
 from explorer.qt.widgets.lazy import LazyTab
 from explorer.qt.widgets.ranges import TYPED
 from explorer.qt.widgets.table_model import ItemRole

@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.analysis import block_statistics
 from explorer.qt.document import Document
-from explorer.qt.weights.curves import Scope
+from explorer.qt.weights.tensor_panel import Scope
 from explorer.quantization import dequantize, quantize
 from tests.helpers.model_pairs import write_gguf
 from tests.helpers.services import RecordingServices
