@@ -12,7 +12,7 @@ from explorer.qt.document import Document
 from explorer.qt.references import Reference, References
 from explorer.qt.survey.bar import SurveyBar
 from explorer.qt.survey.by_layer import ByLayerPage
-from explorer.qt.survey.map_page import MapPage
+from explorer.qt.survey.map_page import ModelMapPage
 from explorer.qt.survey.panel import PartPanel, SurveyView
 from explorer.qt.survey.session import SurveySession
 from explorer.qt.survey.worst_tensors import WorstTensorsPage
@@ -37,7 +37,7 @@ class ErrorPages(QWidget):
         layout.addWidget(self.tabs)
         self.map, self.by_layer, self.worst_tensors = (panel.part for panel in self.panels)
 
-    map: MapPage
+    map: ModelMapPage
     by_layer: ByLayerPage
     worst_tensors: WorstTensorsPage
 

@@ -467,7 +467,7 @@ _MAP_WIDTH: Final = 500
 _LINES_WIDTH: Final = 260
 
 
-class MapPage(QtWidgets.QWidget):
+class ModelMapPage(QtWidgets.QWidget):
     """The map of the current model.
 
     Attributes:

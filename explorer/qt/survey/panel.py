@@ -15,7 +15,7 @@ from explorer.qt.references import References
 from explorer.qt.services import Services
 from explorer.qt.survey.bar import SurveyBar
 from explorer.qt.survey.by_layer import ByLayerPage
-from explorer.qt.survey.map_page import MapPage
+from explorer.qt.survey.map_page import ModelMapPage
 from explorer.qt.survey.session import SurveySession, SurveyState
 from explorer.qt.survey.worst_tensors import WorstTensorsPage
 from explorer.qt.widgets.building import column
@@ -107,9 +107,9 @@ class SessionPanel(TabbedPanel):
         self.session.watch(self, False)
 
 
-_Part: TypeAlias = MapPage | ByLayerPage | WorstTensorsPage
+_Part: TypeAlias = ModelMapPage | ByLayerPage | WorstTensorsPage
 _PARTS: Final[dict[str, type[_Part]]] = {
-    "error_map": MapPage,
+    "error_map": ModelMapPage,
     "error_layers": ByLayerPage,
     "error_tensors": WorstTensorsPage,
 }
@@ -159,7 +159,7 @@ class SurveyView(SessionPanel):
         self.bar = SurveyBar(session, self)
         self.begin_tabs("Views of the model", self.bar)
         self.bar.left.connect(self.tabs.setFocus)
-        self.map = MapPage(session, self)
+        self.map = ModelMapPage(session, self)
         self._worst_tensors = LazyTab(
             lambda: WorstTensorsPage(session, self), self._fill_part, self
         )
