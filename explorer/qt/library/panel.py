@@ -512,7 +512,7 @@ class LibraryView(QtWidgets.QWidget):
             text = self.blobs.count_text()
         elif self.bar.text:
             shown = integer_text(self.model.shown_count())
-            text = f"{shown} of {integer_text(count)} models"
+            text = f"{shown} of {counted(count, 'model')}"
         else:
             text = counted(count, "model")
         self.bar.status.setText(text)

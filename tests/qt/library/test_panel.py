@@ -176,6 +176,15 @@ def test_what_cannot_be_opened_says_why(
     assert "has no weights here" in str(panel.failures[0])
 
 
+def test_the_filter_counts_a_single_model_in_the_singular(
+    make_panel: Callable[..., Panel], tmp_path: Path
+) -> None:
+    (tmp_path / "one.gguf").write_bytes(gguf_bytes("llama"))
+    panel = make_panel(Place(StoreKind.FOLDER, tmp_path))
+    panel.type("qwen")
+    assert panel.view.bar.status.text() == "0 of 1 model"
+
+
 def test_the_filter_keeps_models_by_words_and_digests(panel: Panel, store: OllamaStore) -> None:
     panel.type("qwen2 lat")
     assert panel.titles(panel.find("Ollama")) == ["beta:latest"]
