@@ -22,7 +22,7 @@ from explorer.qt.services import Services
 from explorer.qt.widgets.building import column
 from explorer.qt.widgets.table_model import TableModel
 from explorer.qt.widgets.table_view import TableView
-from explorer.text import bytes_text, integer_text, plain_text
+from explorer.text import bytes_text, counted, integer_text, plain_text
 
 
 def blob_facts(file: StoredFile) -> list[Line]:
@@ -116,26 +116,21 @@ class BlobsPage(QWidget):
         return self.files[self.model.content_row(index)] if index.isValid() else None
 
     def count_text(self) -> str:
-        """Return how many blobs are shown."""
-        shown, everything = map(integer_text, (self.model.rowCount(), len(self.files)))
-        return f"{shown} of {everything}"
+        """Return how many files are shown."""
+        shown, everything = self.model.rowCount(), counted(len(self.files), "file")
+        return everything if shown == len(self.files) else f"{integer_text(shown)} of {everything}"
 
     def summary(self) -> str:
         """Return the sum of the selection, or else of all that is shown."""
         chosen, shown = self.selected_files(), [self.files[row] for row in self.model.rows.tolist()]
         if chosen:
-            text = (
-                f"{integer_text(len(chosen))} of {integer_text(len(shown))} files selected: "
-                f"{_size(chosen)}"
-            )
+            text = f"{counted(len(chosen), 'file')} selected: {_size(chosen)} on disk"
             frees = sum(removals_of(chosen).values())
             return f"{text}   ·   removing them frees {bytes_text(frees)}" if frees else text
-        text = (
-            f"{integer_text(len(shown))} of {integer_text(len(self.files))} files, {_size(shown)}"
-        )
         free = [file for file in shown if file.removal]
         more = reclaimable_text(len(free), sum(file.blob.nbytes for file in free))
-        return "   ·   ".join(filter(None, (text, more, duplicates_text(shown))))
+        parts = f"{_size(shown)} on disk", more, duplicates_text(shown)
+        return "   ·   ".join(filter(None, parts))
 
     def removals(self) -> dict[str, int]:
         """Return the commands that remove what is selected, or else what is unused; see there."""

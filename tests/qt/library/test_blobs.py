@@ -55,9 +55,10 @@ def test_the_filter_says_what_it_finds_in_the_list_that_is_shown(panel: Panel) -
     assert bar.status.text() == "3 models"
     _show(panel)
     assert "unused" in bar.edit.placeholderText()
+    assert bar.status.text() == f"{len(panel.view.blobs.files)} files"
     assert "fits:" not in bar.edit.placeholderText() + bar.edit.toolTip()
     panel.type("unused")
-    assert bar.status.text() == f"1 of {len(panel.view.blobs.files)}"
+    assert bar.status.text() == f"1 of {len(panel.view.blobs.files)} files"
     panel.view.lists.setCurrentWidget(panel.tree)
     assert "fits:yes" in bar.edit.placeholderText()
 
@@ -87,7 +88,7 @@ def test_reading_again_keeps_the_selection(panel: Panel, store: OllamaStore) -> 
     table = panel.view.blobs.table
     table.selectRow(3)
     before = [file.blob.path for file in panel.view.blobs.selected_files()]
-    assert panel.view.total.text().startswith("1 of ")
+    assert panel.view.total.text().startswith("1 file selected: ")
     store.blob(b"one more that nobody uses")
     count = len(_cells(panel))
     panel.press(Qt.Key.Key_F5)
