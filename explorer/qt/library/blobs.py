@@ -126,7 +126,8 @@ class BlobsPage(QWidget):
         if chosen:
             text = f"{counted(len(chosen), 'file')} selected: {_size(chosen)} on disk"
             frees = sum(removals_of(chosen).values())
-            return f"{text}   ·   removing them frees {bytes_text(frees)}" if frees else text
+            them = "it" if len(chosen) == 1 else "them"
+            return f"{text}   ·   removing {them} frees {bytes_text(frees)}" if frees else text
         free = [file for file in shown if file.removal]
         more = reclaimable_text(len(free), sum(file.blob.nbytes for file in free))
         parts = f"{_size(shown)} on disk", more, duplicates_text(shown)

@@ -49,6 +49,14 @@ def test_the_filter_finds_orphans_and_users(panel: Panel) -> None:
     assert len(_cells(panel)) > 3
 
 
+def test_a_single_file_is_spoken_of_as_one(panel: Panel) -> None:
+    _show(panel)
+    panel.type("unused")
+    panel.view.blobs.table.selectRow(0)
+    text = panel.view.total.text()
+    assert text == "1 file selected: 16 B on disk   ·   removing it frees 16 B"
+
+
 def test_the_filter_says_what_it_finds_in_the_list_that_is_shown(panel: Panel) -> None:
     bar = panel.view.bar
     assert "fits:yes" in bar.edit.placeholderText()
