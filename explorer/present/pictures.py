@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.present.plan_export import Curves
-from explorer.text import float_text, integer_text, percent_text, plain_text
+from explorer.text import counted, float_text, integer_text, percent_text, plain_text
 
 
 def histogram_sentence(
@@ -38,7 +38,7 @@ def histogram_sentence(
         f"{float_text(float(edges[most]), 4)} to {float_text(float(edges[most + 1]), 4)}",
     ]
     if outside:
-        parts.append(f"{integer_text(outside)} more lie outside")
+        parts.append(f"{integer_text(outside)} more outside")
     return sentence(parts)
 
 
@@ -92,7 +92,7 @@ def block_sentence(values: NDArray[np.float32]) -> str:
     if not values.size:
         return ""
     low, high = (float_text(float(end), 4) for end in (values.min(), values.max()))
-    return f"{integer_text(values.size)} weights from {low} to {high}."
+    return f"{counted(values.size, 'weight')} from {low} to {high}."
 
 
 def sentence(parts: Iterable[str], title: str = "") -> str:

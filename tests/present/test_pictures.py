@@ -21,7 +21,7 @@ def test_a_histogram_says_where_its_weights_lie() -> None:
     said = histogram_sentence(counts, edges, 3, "Weights")
     assert said == (
         "10 weights from -2 to 2; half of them from about -1 to 1; "
-        "most, 60.0 %, from -1 to 0; 3 more lie outside."
+        "most, 60.0 %, from -1 to 0; 3 more outside."
     )
     assert not histogram_sentence(counts * 0, edges, 0)
 
@@ -51,4 +51,5 @@ def test_extremes_are_named_and_what_is_unknown_is_not() -> None:
 
 def test_a_block_says_its_range() -> None:
     assert block_sentence(np.float32([0.5, -0.25])) == "2 weights from -0.25 to 0.5."
+    assert block_sentence(np.float32([0.5])) == "1 weight from 0.5 to 0.5."
     assert not block_sentence(np.zeros(0, np.float32))
