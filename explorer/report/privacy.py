@@ -18,7 +18,7 @@ from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.paths import resource
 from explorer.sources import Address
-from explorer.text import integer_text, plain_text, shorten
+from explorer.text import counted, integer_text, plain_text, shorten
 
 # An absolute path of any system, not a part of an URL or of another word: its last name is kept.
 _NAME = r"[^/\\\s'\"<>|:,;]+"
@@ -130,6 +130,7 @@ def environment(privacy: Privacy) -> Environment:
         keep_trailing_newline=True,
     )
     made.filters.update(
+        counted=counted,
         cut=cut,
         integer=integer_text,
         lines=lambda text: escape(cleaned(text, lines=True)),

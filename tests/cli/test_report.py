@@ -93,7 +93,7 @@ def test_damaged_weights_are_named_in_the_report_and_by_the_exit_code(
     assert main(["report", str(short), "-o", str(target)]) == 1
     assert str(short) in capsys.readouterr().err
     page = check_html(target.read_text(encoding="utf-8"))
-    assert "Weights of 1 tensors cannot be read:" in page.texts
+    assert "Weights of 1 tensor cannot be read:" in page.texts
     assert str(tmp_path) not in page.text
 
 

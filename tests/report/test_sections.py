@@ -89,6 +89,14 @@ def test_there_is_one_template_and_it_names_what_is_there() -> None:
         PAGE.from_string("{{ unknown }}").render()
 
 
+def test_things_are_counted_in_the_singular_or_the_plural() -> None:
+    assert PAGE.from_string("{{ 1|counted('tensor') }}, {{ 2|counted('tensor') }}").render() == (
+        "1 tensor, 2 tensors"
+    )
+    source = resource("report/page.html").read_text("utf-8")
+    assert not re.findall(r"\|integer }} (?:more )?[a-z]+s\b", source)
+
+
 def test_the_template_holds_nothing_that_could_run_or_load() -> None:
     source = resource("report/page.html").read_text("utf-8")
     assert not re.search(r"\|\s*safe|autoescape|Markup|<script|@import|url\((?!#)", source)
