@@ -62,6 +62,7 @@ class AtRest:
             those pictures; 0 where it does not tell. Python's small objects are not among them.
         blocks: Small objects of Python.
         qobjects: Qt's objects that belong to a window.
+        descriptors: Open files, pipes and sockets; 0 where the system does not tell.
     """
 
     actions: int
@@ -70,12 +71,14 @@ class AtRest:
     allocated: int
     blocks: int
     qobjects: int
+    descriptors: int
 
     def __str__(self) -> str:
         return (
             f"{self.own / _MIB:,.1f} MiB of its own in RAM, {self.rss / _MIB:,.1f} MiB with files, "
             f"{self.allocated / _MIB:,.1f} MiB allocated, "
-            f"{self.blocks:,} blocks of Python, {self.qobjects:,} objects of Qt"
+            f"{self.blocks:,} blocks of Python, {self.qobjects:,} objects of Qt, "
+            f"{self.descriptors} descriptors"
         )
 
 
@@ -121,7 +124,15 @@ def rest(monkey: Monkey, actions: int) -> AtRest:
     blocks = sys.getallocatedblocks()
     pictures = _pictures_of_windows()
     given_out = max(0, allocated() - pictures)
-    return AtRest(actions, own_memory() - pictures, memory(), given_out, blocks, len(qobjects))
+    return AtRest(
+        actions,
+        own_memory() - pictures,
+        memory(),
+        given_out,
+        blocks,
+        len(qobjects),
+        psutil.Process().num_fds() if psutil.POSIX else 0,
+    )
 
 
 def _pictures_of_windows() -> int:

@@ -6,7 +6,7 @@ A finding is an exception that nobody caught, a message of Qt that is at least a
 or a timer that is left at the end, a model that was closed and is not freed, or something that has
 grown by more than `MOST_GROWTH`: the process's own memory in RAM (RSS without pages of files, which
 come and go as the system likes), what the C library has given out of it, or the number of Qt's
-objects.
+objects; or `MOST_DESCRIPTORS` more descriptors than before.
 
 What is held is looked at when the window rests: all models are closed, nothing is under way,
 garbage is collected and free memory given back to the system. It is compared with what is held
@@ -60,6 +60,7 @@ from tests.soak.resting import AtRest, Watch, keep_nothing_freed, left_running, 
 from tests.soak.visiting import visit_everything
 
 MOST_GROWTH = 0.10
+MOST_DESCRIPTORS = 4  # more at rest than before: threads that are kept have pipes of their own
 MOST_AT_ONCE = 1 << 30  # a hostile text of ten megabytes takes half of that while it is laid out
 WARM_UP = 2_000
 REST_EVERY = 500
@@ -136,11 +137,16 @@ class Report:
     @property
     def grown(self) -> list[str]:
         """A line for each thing that has grown."""
-        return [
+        found = [
             f"grown: {what} by {share:.1%}"
             for what, share in self.growth.items()
             if share > MOST_GROWTH
         ]
+        before = self.rests[self.warm].descriptors
+        after = min(one.descriptors for one in self.rests[self.end :])
+        if after > before + MOST_DESCRIPTORS:
+            found.append(f"grown: descriptors, from {before} to {after}")
+        return found
 
     def note(self, text: str, done: Iterable[str] = ()) -> None:
         """Note a fault at the current action, and what was done just before it first happened."""

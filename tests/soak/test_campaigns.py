@@ -144,8 +144,10 @@ def _soak(program: str = "soak", **options: int) -> list[str]:
 
 
 def test_growth_counts_from_the_warm_up_on() -> None:
-    def held(own: int, allocated: int = 1_000, qobjects: int = 1_000) -> AtRest:
-        return AtRest(0, own, own + 5_000, allocated, 9, qobjects)
+    def held(
+        own: int, allocated: int = 1_000, qobjects: int = 1_000, descriptors: int = 15
+    ) -> AtRest:
+        return AtRest(0, own, own + 5_000, allocated, 9, qobjects, descriptors)
 
     loaded, warm = held(500, 400, 300), held(1_000)
     assert Report(rests=[loaded, warm, held(1_099, 1_099, 1_099)], warm=1).findings() == []
@@ -153,6 +155,8 @@ def test_growth_counts_from_the_warm_up_on() -> None:
         "grown: memory by 10.1%",
         "grown: number of Qt's objects by 12.0%",
     ]
+    left_open = held(1_000, descriptors=20)
+    assert Report(rests=[warm, left_open]).findings() == ["grown: descriptors, from 15 to 20"]
     came_back = [warm, held(1_300, 1_300), held(1_050, 1_200), held(1_400, 1_150)]
     assert Report(rests=came_back, end=1).findings() == ["grown: allocated memory by 15.0%"]
 
