@@ -127,6 +127,7 @@ def test_settings_drawn_at_random_take_what_cuda_allocates(shared_reference: Pat
     golden = packed(shared_reference / "llama_cpp_golden.json.gz")["models"]
     described = {name: (one["metadata"], one["tensors"]) for name, one in golden.items()}
     described |= dict(maker._made(shared_reference.parent / "tools" / "make_models.py"))
+    described |= maker.gemma3n()
     described |= {name: (one["metadata"], one["tensors"]) for name, one in _FAMILIES.items()}
     counted = Counter[str]()
     for model, cases in _GOLDEN["CUDA"]["cases"]["drawn"].items():

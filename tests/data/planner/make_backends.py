@@ -96,6 +96,7 @@ def main() -> None:
         found["cases"][group] = _measured(measure, models, found["settings"][group])
     if library == "CUDA":
         models = {name: one for of_group, _ in groups.values() for name, one in of_group.items()}
+        models |= gemma3n()
         found["cases"]["drawn"] = _drawn_and_measured(measure, models)
     text = json.dumps(found, separators=(",", ":")).encode()
     (HERE / f"llama_cpp_{library.lower()}.json.gz").write_bytes(gzip.compress(text, mtime=0))
@@ -135,6 +136,56 @@ def _measured(
                 if values["devices"]:
                     found[model][name] = _answer(measure, path, values)
     return found
+
+
+def gemma3n() -> dict[str, Described]:
+    """Return Gemma 3n of both sizes, which llama.cpp does not write by itself."""
+    return {"gemma3n-e2b": _gemma3n(30, 8192), "gemma3n-e4b": _gemma3n(35, 16384)}
+
+
+def _gemma3n(layers: int, wide: int) -> Described:
+    embedding, heads, kv_heads, length, vocabulary, own = 2048, 8, 2, 256, 262400, 256
+    metadata = {
+        "block_count": layers, "context_length": 32768, "embedding_length": embedding,
+        "feed_forward_length": wide, "attention.head_count": heads,
+        "attention.head_count_kv": kv_heads, "attention.key_length": length,
+        "attention.value_length": length, "attention.layer_norm_rms_epsilon": 1e-6,
+        "attention.sliding_window": 512, "attention.shared_kv_layers": layers - 20,
+        "attention.sliding_window_pattern": [(i + 1) % 5 > 0 for i in range(layers)],
+        "rope.freq_base": 1e6, "altup.active_idx": 0, "altup.num_inputs": 4,
+        "embedding_length_per_layer_input": own,
+    }  # fmt: skip
+    tensors = [
+        ("token_embd", "Q6_K", [embedding, vocabulary]), ("output_norm", "F32", [embedding]),
+        ("altup_proj", "F16", [embedding, embedding, 3]),
+        ("altup_unembd_proj", "F16", [embedding, embedding, 3]),
+        ("per_layer_token_embd", "Q5_K", [own * layers, vocabulary]),
+        ("per_layer_model_proj", "F16", [embedding, own * layers]),
+        ("per_layer_proj_norm", "F32", [own]),
+    ]  # fmt: skip
+    of_block = [
+        *((name, "F32", [embedding]) for name in (
+            "attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm", "post_norm",
+            "altup_correct_scale", "altup_router_norm", "laurel_post_norm",
+        )),
+        ("attn_q", "Q4_K", [embedding, heads * length]), ("attn_q_norm", "F32", [length]),
+        ("attn_k", "Q4_K", [embedding, kv_heads * length]), ("attn_k_norm", "F32", [length]),
+        ("attn_v", "Q6_K", [embedding, kv_heads * length]),
+        ("attn_output", "Q4_K", [heads * length, embedding]),
+        ("ffn_gate", "Q4_K", [embedding, wide]), ("ffn_up", "Q4_K", [embedding, wide]),
+        ("ffn_down", "Q4_K", [wide, embedding]), ("inp_gate", "F16", [embedding, own]),
+        ("proj", "F16", [own, embedding]), ("altup_correct_coef", "F32", [4, 4]),
+        ("altup_predict_coef", "F32", [4, 16]), ("altup_router", "F16", [embedding, 4]),
+        ("laurel_l", "F16", [embedding, 64]), ("laurel_r", "F16", [64, embedding]),
+    ]  # fmt: skip
+    tensors += [
+        (f"blk.{i}.{name}", kind, dims) for i in range(layers) for name, kind, dims in of_block
+    ]
+    return (
+        {f"gemma3n.{key}": value for key, value in metadata.items()}
+        | {"general.architecture": "gemma3n", "tokenizer.ggml.tokens": {"count": vocabulary}},
+        [(f"{name}.weight", kind, dims) for name, kind, dims in tensors],
+    )
 
 
 def _drawn_and_measured(measure: Path, models: Mapping[str, Described]) -> dict[str, list[Any]]:

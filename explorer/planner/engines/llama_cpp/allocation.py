@@ -236,6 +236,7 @@ def _allocate(header: Header, settings: Settings, *, with_compute: bool) -> Allo
         usual = flash_attention or (settings.type_k, settings.type_v) == ("f16", "f16")
         was_compared = not settings.devices or backend.knows(header.rules.recurrent, usual=usual)
         was_compared &= knows_graph(settings.build, header.architecture)
+        was_compared &= header.rules.run_on in ("all", backend.order)
         accuracy, computes = compute_buffers(header, batch, placement, was_compared=was_compared)
         for name, found in zip((*places.gpus, places.host), computes, strict=True):
             size = None if found.size is None else sized(found.size, name)
@@ -300,8 +301,9 @@ def _rollback(header: Header, settings: Settings) -> int:
 def _has_flash_attention(header: Header, settings: Settings, places: _Places) -> bool:
     """Return whether flash attention is used (`llama-context.cpp`, `resolve_fused_ops`).
 
-    Left alone, it is, unless the device of a layer lacks a kernel for it, or it comes to lie on the
-    CPU, as that of some models does where the cache lies there. A batch of one token is tried.
+    Left alone, it is, unless the device of a layer lacks a kernel for it, or it comes to lie
+    elsewhere, as in hybrid models and where a layer reads the cache of another. A batch of
+    one token for each sequence is tried.
     """
     if settings.flash_attention is not None:
         return settings.flash_attention
@@ -312,10 +314,12 @@ def _has_flash_attention(header: Header, settings: Settings, places: _Places) ->
     types = settings.type_k, settings.type_v
     if lacks_kernel(header, settings.library, types, revision(settings.build)):
         return False
-    if not any(header.recurrent):
+    own = all(header.cache_block(block) == block for block in range(header.loaded))
+    if own and not any(header.recurrent):
         return True
-    one = replace(settings, context=_CONTEXT_STEP, parallel=1, ubatch=1, flash_attention=True)
-    batch = _batch(header, one, _CONTEXT_STEP, _CONTEXT_STEP, 1, flash_attention=True)
+    one_each = replace(settings, ubatch=settings.parallel, flash_attention=True)
+    n_ctx = max(_CONTEXT_STEP, settings.parallel)
+    batch = _batch(header, one_each, n_ctx, _CONTEXT_STEP, settings.parallel, flash_attention=True)
     return not attends_elsewhere(header, batch, _placement(header, settings, places))
 
 

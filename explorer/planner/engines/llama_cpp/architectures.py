@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
+from explorer.planner.engines.llama_cpp.altup import gemma3n_block
 from explorer.planner.engines.llama_cpp.block import Block, self_attention
 from explorer.planner.engines.llama_cpp.build import (
     bert_block,
@@ -41,6 +42,7 @@ class Architecture:
 
     # How well its compute buffers are known: within 1 % in all cases that were tried, or not
     accuracy: Literal["exact", "band", "unknown architecture"] = "unknown architecture"
+    run_on: Literal["all", "cuda"] = "all"  # with which backends' buffers its own were compared
 
     # Blocks, and what they keep of a text (`header`) -------------------------------------------
 
@@ -94,6 +96,7 @@ class Architecture:
     scaled_input: Literal["no", "all", "if set", "rows"] = "no"
     scaled_query: bool = False
     scaled_residual: bool = False  # if the file has the factor
+    sparse_blocks: int = 0  # the first so many leave most of the network out
     scaled_last_norm: bool = False  # what the logits are made of
     scaled_logits: int = 0  # operations
     softcap: bool = False  # of scores
@@ -322,6 +325,17 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
     "gemma-embedding": replace(
         _GEMMA, windows=6, scaled_input="rows", cache="none", causal=False, has_logits=False
     ),
+    "gemma3n": replace(
+        _EXACT,
+        windows=5,
+        cache=20,
+        tied_twice=True,
+        block=gemma3n_block,
+        scaled_input="rows",
+        scaled_logits=3,
+        sparse_blocks=10,
+        run_on="cuda",
+    ),
     "gemma4": replace(
         _EXACT,
         windows="file",
@@ -445,7 +459,6 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
         rolls_back=True,
     ),
     "plamo2": replace(UNKNOWN, recurrent="no keys", cache="ahead", lengths_without_heads=True),
-    "gemma3n": replace(UNKNOWN, windows=5, cache=20, tied_twice=True),
     "smallthinker": replace(UNKNOWN, windows=4, full_first=True, fixed_window=4096),
     "graniteswitch": replace(UNKNOWN, rotated="file"),
     "neo-bert": _ENCODER,

@@ -274,6 +274,24 @@ def self_attention(block: Block, current: Tensor) -> Tensor:
     return block.linear("attn_output", attended, biased=rules.output_bias)
 
 
+def shared_attention(block: Block, current: Tensor) -> Tensor:
+    """Return attention that may read what another block keeps (`gemma4.cpp`)."""
+    header, tokens = block.header, block.batch.tokens
+    heads, kv_heads = header.heads[block.index], header.kv_heads[block.index]
+    key, value = header.lengths_of(block.index)
+    q = reshape(block.linear("attn_q", current), key, heads, tokens)
+    q = block.rotated(block.norm(q, "attn_q_norm"))
+    if not header.cached[block.index]:
+        k, v = leaf((key, kv_heads, tokens, 1)), leaf((value, kv_heads, tokens, 1))
+        return block.linear("attn_output", attention(block, q, k, v))
+    k = v = block.linear("attn_k", current)
+    if block.has("attn_v.weight"):
+        v = block.linear("attn_v", current)
+    k, v = reshape(k, key, kv_heads, tokens), reshape(v, value, kv_heads, tokens)
+    k, v = block.norm(k, "attn_k_norm"), like("rms_norm", v)
+    return block.linear("attn_output", attention(block, q, block.rotated(k), v))
+
+
 def gated(block: Block, attended: Tensor, current: Tensor) -> Tensor:
     """Return what attention found, weighed by elements or by heads where there is a gate."""
     matrix = block.weight("attn_gate.weight")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from explorer.planner.engines.llama_cpp.altup import MERGED, SPREAD, merged, spread
 from explorer.planner.engines.llama_cpp.block import (
     Block,
     attention,
@@ -16,13 +17,13 @@ from explorer.planner.engines.llama_cpp.block import (
     gated,
     network,
     self_attention,
+    shared_attention,
 )
 from explorer.planner.engines.llama_cpp.graph import (
     Tensor,
     UnknownGraphError,
     concat,
     get_rows,
-    leaf,
     like,
     made,
     mul_mat,
@@ -130,6 +131,8 @@ def _embedded(block: Block) -> Tensor:
             return like("scale", current) if "embedding_scale" in block.header.scales else current
     if "per_layer_model_proj.weight" in block.header.weights_by_name:
         block.of_layers = _of_layers(block, current)
+    if SPREAD in block.header.weights_by_name:
+        current = spread(block, current)
     return _placed(block, current)
 
 
@@ -177,6 +180,8 @@ def _placed(block: Block, current: Tensor) -> Tensor:
 
 def _logits(block: Block, current: Tensor) -> Tensor:
     rules = block.rules
+    if MERGED in block.header.weights_by_name:
+        current = merged(block, current)
     if not rules.makes_words:
         current.is_output = True
         return current
@@ -333,7 +338,7 @@ def _nemotron_experts(block: Block, normed: Tensor) -> Tensor:
 
 def gemma4_block(block: Block, current: Tensor, is_last: bool) -> Tensor:
     """Build a block that may have experts beside its network, and embeddings of its own."""
-    attended = _shared_attention(block, block.norm(current, "attn_norm"))
+    attended = shared_attention(block, block.norm(current, "attn_norm"))
     attended = block.norm(attended, "post_attention_norm")
     middle = like("add", attended, current)
     found = network(block, block.norm(middle, "ffn_norm"))
@@ -353,24 +358,6 @@ def gemma4_block(block: Block, current: Tensor, is_last: bool) -> Tensor:
     if block.has("layer_output_scale.weight"):
         found = like("mul", found, block.need("layer_output_scale.weight"))
     return found
-
-
-def _shared_attention(block: Block, current: Tensor) -> Tensor:
-    """Return attention that may read what another block keeps (`gemma4.cpp`)."""
-    header, tokens = block.header, block.batch.tokens
-    heads, kv_heads = header.heads[block.index], header.kv_heads[block.index]
-    key, value = header.lengths_of(block.index)
-    q = reshape(block.linear("attn_q", current), key, heads, tokens)
-    q = block.rotated(block.norm(q, "attn_q_norm"))
-    if not header.cached[block.index]:
-        k, v = leaf((key, kv_heads, tokens, 1)), leaf((value, kv_heads, tokens, 1))
-        return block.linear("attn_output", attention(block, q, k, v))
-    k = v = block.linear("attn_k", current)
-    if block.has("attn_v.weight"):
-        v = block.linear("attn_v", current)
-    k, v = reshape(k, key, kv_heads, tokens), reshape(v, value, kv_heads, tokens)
-    k, v = block.norm(k, "attn_k_norm"), like("rms_norm", v)
-    return block.linear("attn_output", attention(block, q, block.rotated(k), v))
 
 
 def bert_block(block: Block, current: Tensor, is_last: bool) -> Tensor:

@@ -177,6 +177,7 @@ def _kinds(header: Header, placement: Placement) -> tuple[list[Hashable], Hashab
         is_read = block < last and header.recurrent[block + 1]
         kinds.append((
             *(place, header.kinds[block], (block + 1) % turns, block == last),
+            block < header.rules.sparse_blocks,
             # weights of the host are copied to a GPU, so their sizes count
             None if place.startswith("GPU") else header.sizes[block],
             tuple(moved.get(block, ())),
