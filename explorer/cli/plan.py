@@ -556,9 +556,8 @@ def terms_text(terms: Sequence[Term]) -> str:
 
 
 def _advice(advice: Advice) -> str:
-    value = advice.value
-    text = integer_text(value) if isinstance(value, int) else value or "nothing fits"
-    answer = style(f"{plans.QUESTIONS[advice.what].full_title}: {text}", bold=True)
+    text = plans.advice_value(advice) or "nothing fits"
+    answer = style(f"{plans.QUESTION_TEXTS[advice.what].full_title}: {text}", bold=True)
     return f"{_INDENT}{answer}\n{_INDENT}{sentence(plain_text(advice.limited_by))}.\n\n"
 
 

@@ -330,27 +330,25 @@ def _names(devices: Sequence[Device], most: int, between: str) -> str:
 # Changes that would make all layers fit, and answers to questions
 
 
-class Question(NamedTuple):
-    """How a question of `explorer.planner.advice` is worded, and the setting that it is about."""
+class QuestionText(NamedTuple):
+    """How a question of `explorer.planner.advice` is worded."""
 
-    setting: str
     title: str
     full_title: str
+    unit: str  # what an answer is a number of, or a type of
 
 
-QUESTIONS: Final = {
-    "context": Question("context", "Largest context", "Largest context for one request"),
-    "parallel": Question(
-        "parallel", "Most requests at once", "Most requests with all layers on GPUs"
+QUESTION_TEXTS: Final = {
+    "context": QuestionText("Largest context", "Largest context for one request", "tokens"),
+    "parallel": QuestionText(
+        "Most requests at once", "Most requests with all layers on GPUs", "requests"
     ),
-    "kv-cache-type": Question(
-        "kv_cache_type",
-        "Best KV cache type that fits",
-        "Best KV cache type with all layers on GPUs",
+    "kv-cache-type": QuestionText(
+        "Best KV cache type that fits", "Best KV cache type with all layers on GPUs", "cache"
     ),
-    "gpu-layers": Question("num_gpu", "Most layers", "Most layers that the GPUs can hold"),
-    "fewest-gpu-layers": Question(
-        "num_gpu", "Fewest GPU layers", "Fewest layers that must go to GPUs"
+    "gpu-layers": QuestionText("Most layers", "Most layers that the GPUs can hold", "layers"),
+    "fewest-gpu-layers": QuestionText(
+        "Fewest GPU layers", "Fewest layers that must go to GPUs", "layers"
     ),
 }
 
@@ -506,28 +504,24 @@ def suggestions_sentence(found: tuple[Suggestion, ...]) -> str:
     return f"It fits {', or '.join(one.words for one in found)}."
 
 
+def advice_value(advice: Advice) -> str:
+    """Return the value of an answer; "" of none."""
+    value = advice.value
+    return integer_text(value) if isinstance(value, int) else value or ""
+
+
 def advice_text(advice: Advice) -> str:
     """Return an answer with what keeps it from being more."""
-    limit, name = shorten(plain_text(advice.limited_by), 400), QUESTIONS[advice.what].title
+    limit, name = shorten(plain_text(advice.limited_by), 400), QUESTION_TEXTS[advice.what].title
     if advice.value is None:
         return f"{name}: none. {sentence(limit)}."
-    value = integer_text(advice.value) if isinstance(advice.value, int) else advice.value
     also = [
         f"{setting.title.replace('&', '')} at {advice.also[setting.name]}"
         for setting in SETTINGS
         if advice.also.get(setting.name) is not None
     ]
     needs = f" It needs, under Advanced, {' and '.join(also)}." if also else ""
-    return f"{name}: {value}. {sentence(limit)}.{needs}"
-
-
-_APPLIED: Final = {
-    "context": "tokens",
-    "parallel": "requests",
-    "kv-cache-type": "cache",
-    "gpu-layers": "layers",
-    "fewest-gpu-layers": "layers",
-}
+    return f"{name}: {advice_value(advice)}. {sentence(limit)}.{needs}"
 
 
 def advice_changes(advice: Advice) -> dict[str, Any]:
@@ -548,8 +542,7 @@ def advice_offer(advice: Advice, plan: Plan | None, asked: Settings) -> Suggesti
     changes = advice_changes(advice)
     if not would_change(changes, plan, asked):
         return None
-    value = integer_text(advice.value) if isinstance(advice.value, int) else advice.value
-    text = f"{value} {_APPLIED[advice.what]}"
+    text = f"{advice_value(advice)} {QUESTION_TEXTS[advice.what].unit}"
     return Suggestion(f"with {text}", f"Use {text}", changes)
 
 

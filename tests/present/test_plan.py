@@ -14,7 +14,7 @@ from explorer.planner.engines.registry import engine_named
 from explorer.planner.plans import Level, Plan
 from explorer.planner.request import PlanRequest
 from explorer.present.plan import (
-    QUESTIONS,
+    QUESTION_TEXTS,
     Kind,
     advice_changes,
     advice_text,
@@ -110,9 +110,10 @@ def test_runs_of_layers_have_one_wording() -> None:
 @pytest.mark.parametrize("what", planner_advice.QUESTIONS)
 def test_each_answer_has_a_title_and_a_setting(what: str) -> None:
     answer = Advice(what, 3, "memory")
-    assert advice_text(answer) == f"{QUESTIONS[what].title}: 3. Memory."
+    title = QUESTION_TEXTS[what].title
+    assert advice_text(answer) == f"{title}: 3. Memory."
     assert advice_changes(answer).keys() <= {part.name for part in fields(Settings)}
-    assert advice_text(Advice(what, None, "memory")) == f"{QUESTIONS[what].title}: none. Memory."
+    assert advice_text(Advice(what, None, "memory")) == f"{title}: none. Memory."
     assert not advice_changes(Advice(what, None, "memory"))
 
 

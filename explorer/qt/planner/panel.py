@@ -386,7 +386,7 @@ class AnswerBar(QtWidgets.QWidget):
 
     def _lay_out(self) -> None:
         for what in _ASKED:
-            title, ask = f"{plan_texts.QUESTIONS[what].title}?", partial(self._ask, what)
+            title, ask = f"{plan_texts.QUESTION_TEXTS[what].title}?", partial(self._ask, what)
             self.questions[what] = self.ask.menu().addAction(title, ask)
         for number, button in enumerate(self.buttons):
             button.hide()
@@ -531,7 +531,7 @@ class AnswerBar(QtWidgets.QWidget):
 
     def _ask(self, what: str) -> None:
         self.ways.setText("Searching…")
-        title = f"Searching: {plan_texts.QUESTIONS[what].title}"
+        title = f"Searching: {plan_texts.QUESTION_TEXTS[what].title}"
         self._run(self._asking, title, partial(solve, what), self._show_advice)
 
     def _show_advice(self, advice: Advice) -> None:

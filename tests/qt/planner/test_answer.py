@@ -14,7 +14,7 @@ from explorer.planner.advice import solve
 from explorer.planner.engines.llama_cpp.engine import LLAMA_CPP
 from explorer.planner.engines.ollama_013.engine import OLLAMA_013
 from explorer.planner.request import PlanRequest
-from explorer.present.plan import QUESTIONS, Kind, suggestions
+from explorer.present.plan import QUESTION_TEXTS, Kind, suggestions
 from explorer.qt.document import Document
 from explorer.text import bytes_text
 from tests.qt.planner.plan_models import GIB, Panel
@@ -103,7 +103,7 @@ def test_questions_are_answered_and_applied(qtbot: QtBot, panel: Panel) -> None:
     answer = panel.body.answer
     for what in ("context", "parallel", "kv-cache-type", "gpu-layers"):
         answer.questions[what].trigger()
-        title = QUESTIONS[what].title
+        title = QUESTION_TEXTS[what].title
         qtbot.waitUntil(lambda start=f"{title}: ": answer.ways.text().startswith(start))
         request = panel.state.inputs.request(panel.state.model.h, {})
         advice = solve(what, request, OLLAMA_013)
@@ -131,7 +131,7 @@ def test_the_largest_context_is_not_shown_over_the_answer_to_a_question(panel: P
     answer._start_search()
     answer.questions["parallel"].trigger()
     panel.settle()
-    assert answer.ways.text().startswith(QUESTIONS["parallel"].title)
+    assert answer.ways.text().startswith(QUESTION_TEXTS["parallel"].title)
 
 
 def test_a_question_is_dropped_when_the_settings_change(panel: Panel) -> None:
@@ -139,7 +139,7 @@ def test_a_question_is_dropped_when_the_settings_change(panel: Panel) -> None:
     answer.questions["parallel"].trigger()
     panel.state.set(context=8192)
     panel.settle()
-    assert not answer.ways.text().startswith(QUESTIONS["parallel"].title)
+    assert not answer.ways.text().startswith(QUESTION_TEXTS["parallel"].title)
 
 
 def test_the_largest_context_is_said_without_a_question(qtbot: QtBot, panel: Panel) -> None:
