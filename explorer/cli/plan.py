@@ -577,16 +577,16 @@ def _facts(plan: Plan) -> Iterator[tuple[str, str]]:
     known = plan.used("flash_attention") is not None
     attention = f", flash attention {plans.attention_text(plan)}" if known else ""
     yield "KV cache type", f"{_safe(plan.used('kv_cache_type'))}{attention}"
-    for figure in plans.plan_figures(plan):
-        if figure.name != "gpu_layers":
-            yield figure.label, exact_text(plans.plan_value(plan, figure.name))
+    for name, figure in plans.PLAN.items():
+        if name != "gpu_layers":
+            yield figure.label, exact_text(figure.of(plan))
             continue
         graph, ratio = details["graph"], details.get("quick_estimate_ratio")
         if graph["partial"] is not None:
             full, partial = bytes_text(graph["full"]), bytes_text(graph["partial"])
             yield "Graph by offload", f"{full} full, {partial} partial"
         share = f" ({_ratio(plan, ratio)})" if graph["partial"] is not None else ""
-        yield figure.label, figure.text + share
+        yield figure.label, plans.gpu_layers_text(plan) + share
 
 
 def _ratio(plan: Plan, quick: float | None) -> str:

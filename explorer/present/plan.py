@@ -25,7 +25,7 @@ from explorer.planner.settings import (
     Shares,
     Switch,
 )
-from explorer.present import Figure
+from explorer.present.explanations import plan_text
 from explorer.text import (
     byte_unit,
     bytes_text,
@@ -39,48 +39,54 @@ from explorer.text import (
     written_number,
 )
 
-PLAN: Final = {
-    "weights": "Weights",
-    "kv_cache": "KV cache",
-    "graph_each": "Compute on each GPU",
-    "graph_total": "Compute on all GPUs",
-    "vram_total": "On GPUs",
-    "cpu_total": "On the CPU",
-    "gpu_layers": "Layers on GPUs",
-    "total": "In all",
-}
-"""Labels of the figures of a plan by name, in order."""
-
 _SHOWN_NAMES: Final = 2
 _SHOWN_DEVICES: Final = 3
 _LONGEST_NAME: Final = 60
 _LEAST_SUGGESTED: Final = 2048  # tokens with which one can do something
 
 
-def plan_value(plan: Plan, name: str) -> int:
-    graphs = [held.compute.high for held in plan.gpus]
-    values = {
-        "weights": plan.weights,
-        "kv_cache": plan.cache,
-        "graph_each": max(graphs, default=0),
-        "graph_total": sum(graphs),
-        "vram_total": plan.vram_total,
-        "cpu_total": plan.main.total,
-        "gpu_layers": plan.gpu_layers,
-        "total": plan.total,
-    }
-    return values[name]
+class PlanFigure(NamedTuple):
+    """A figure of a plan: what it is called, what it means, and its bytes, or layers."""
+
+    label: str
+    tip: str
+    of: Callable[[Plan], int]
 
 
-def plan_figures(plan: Plan) -> list[Figure]:
-    return [plan_figure(plan, name) for name in PLAN]
+def _graphs(plan: Plan) -> list[int]:
+    return [held.compute.high for held in plan.gpus]
 
 
-def plan_figure(plan: Plan, name: str) -> Figure:
-    value = plan_value(plan, name)
-    is_layers = name == "gpu_layers"
-    text = f"{value} of {plan.verdict.total_layers}" if is_layers else bytes_text(value)
-    return Figure(name, PLAN[name], value, text)
+PLAN: Final = {
+    "weights": PlanFigure("Weights", plan_text("weights"), lambda plan: plan.weights),
+    "kv_cache": PlanFigure("KV cache", plan_text("kv_cache.total"), lambda plan: plan.cache),
+    "graph_each": PlanFigure(
+        "Compute on each GPU",
+        "Working memory of one GPU, for computing a batch of tokens.",
+        lambda plan: max(_graphs(plan), default=0),
+    ),
+    "graph_total": PlanFigure(
+        "Compute on all GPUs",
+        "Working memory of all GPUs together.",
+        lambda plan: sum(_graphs(plan)),
+    ),
+    "vram_total": PlanFigure("On GPUs", plan_text("vram_total"), lambda plan: plan.vram_total),
+    "cpu_total": PlanFigure(
+        "On the CPU", "Weights and KV cache that stay in main memory.", lambda plan: plan.main.total
+    ),
+    "gpu_layers": PlanFigure(
+        "Layers on GPUs",
+        "Layers on GPUs, of all layers with the output layer.",
+        lambda plan: plan.gpu_layers,
+    ),
+    "total": PlanFigure("In all", plan_text("total"), lambda plan: plan.total),
+}
+"""Figures of a plan by name, in order."""
+
+
+def gpu_layers_text(plan: Plan) -> str:
+    """Return how many layers are on GPUs, of how many: ``"28 of 49"``."""
+    return f"{plan.gpu_layers} of {plan.verdict.total_layers}"
 
 
 def layers_text(layers: Sequence[int]) -> str:

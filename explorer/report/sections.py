@@ -487,7 +487,7 @@ _ON_GPUS: Final = (
 )
 _LEGEND: Final = (
     *((kind.label, MEMORY_COLOURS[kind], "") for kind in _ON_GPUS),
-    (plan_texts.PLAN["cpu_total"], svg.OTHER, ""),
+    (plan_texts.PLAN["cpu_total"].label, svg.OTHER, ""),
 )
 _LONGEST_FAILURE: Final = 300
 

@@ -31,7 +31,7 @@ from explorer.planner.plans import (
 from explorer.planner.request import PlanRequest
 from explorer.planner.settings import CONTEXT, KV_CACHE_TYPE
 from explorer.present import engines as words
-from explorer.present.plan import answer, memory_bars, plan_figures, suggestions
+from explorer.present.plan import PLAN, answer, memory_bars, suggestions
 from explorer.present.plan_export import environment_lines, modelfile_lines, server_command
 from explorer.present.speed import speed_of
 from explorer.present.tables.plans import ENGINES, PLAN_FILE, PLANS, PlanRow
@@ -103,7 +103,7 @@ def test_its_plan_is_said_drawn_and_exported(request_: PlanRequest) -> None:
     plan = Other().plan(request_)
     assert answer(plan).sentence == "Fits: 5 of 5 layers on GPU, about 992 MiB free."
     assert sum(bar.held_bytes for bar in memory_bars(plan, request_.host)) == plan.total
-    assert all(figure.text for figure in plan_figures(plan))
+    assert all(figure.of(plan) >= 0 for figure in PLAN.values())
     record = json.loads(json.dumps(plan_record(plan)))
     assert (record["profile"], record["other"]) == ("other", {"budget": 1})
     assert record["effective"]["flash_attention"] is None

@@ -14,6 +14,7 @@ from explorer.planner.engines.registry import engine_named
 from explorer.planner.plans import Level, Plan
 from explorer.planner.request import PlanRequest
 from explorer.present.plan import (
+    PLAN,
     QUESTION_TEXTS,
     Kind,
     advice_changes,
@@ -23,7 +24,6 @@ from explorer.present.plan import (
     context_text,
     layers_text,
     memory_bars,
-    plan_figures,
     size_text,
 )
 from explorer.text import bytes_text, exact_text
@@ -41,7 +41,7 @@ def test_the_graph_is_named_on_each_gpu_and_in_sum() -> None:
     plan = planned(24 * GIB, 24 * GIB)
     graphs = [held.compute.high for held in plan.gpus]
     assert graphs[0] == graphs[1] > 0
-    found = {figure.label: figure.value for figure in plan_figures(plan)}
+    found = {figure.label: figure.of(plan) for figure in PLAN.values()}
     assert found["Compute on each GPU"] == graphs[0]
     assert found["Compute on all GPUs"] == 2 * graphs[0]
 

@@ -18,10 +18,9 @@ from explorer.present.plan import (
     answer,
     attention_text,
     devices_text,
+    gpu_layers_text,
     kinds_in,
     memory_bars,
-    plan_figure,
-    plan_value,
     sequences_text,
     value_text,
     verdict_word,
@@ -236,25 +235,13 @@ def _setting(name: str, title: str, tip: str, kind: ColumnKind = TEXT) -> Column
     return _planned(name, title, tip, lambda plan: plan.used(name), kind)
 
 
-_FIGURES: Final = {
-    "weights": plan_text("weights"),
-    "kv_cache": plan_text("kv_cache.total"),
-    "graph_each": "Working memory of one GPU, for computing a batch of tokens.",
-    "graph_total": "Working memory of all GPUs together.",
-    "vram_total": plan_text("vram_total"),
-    "cpu_total": "Weights and KV cache that stay in main memory.",
-    "gpu_layers": "Layers on GPUs, of all layers with the output layer.",
-    "total": plan_text("total"),
-}
-
-
 def _figure(name: str) -> Column[Any]:
-    """Return the column of a figure; layers are told of how many."""
+    """Return the column of a figure; of layers it says of how many."""
     key = "graph" if name == "graph_total" else name  # as exported tables call it
-    told = key, PLAN[name], _FIGURES[name]
+    figure = PLAN[name]
     if name == "gpu_layers":
-        return _planned(*told, lambda plan: plan_figure(plan, name).text)
-    return _planned(*told, lambda plan: plan_value(plan, name), BYTES)
+        return _planned(key, figure.label, figure.tip, gpu_layers_text)
+    return _planned(key, figure.label, figure.tip, figure.of, BYTES)
 
 
 _CONTEXT: Final = "Tokens of each request, times the requests at once, or shared by them."

@@ -22,7 +22,7 @@ from explorer.planner.engines.llama_cpp.engine import LLAMA_CPP
 from explorer.planner.engines.registry import ENGINES, engines_for
 from explorer.planner.inputs import plan_record
 from explorer.present.engines import choice_sentence
-from explorer.present.plan import Kind, plan_value, remarks
+from explorer.present.plan import PLAN, Kind, remarks
 from explorer.qt.document import Document
 from explorer.qt.planner.curves import CurvesPlot
 from explorer.qt.planner.devices import RESERVE
@@ -464,7 +464,7 @@ def test_programs_stand_side_by_side_with_the_figures_of_each(panel: Panel) -> N
             *(("weights", "weights"), ("kv_cache", "kv_cache")),
             *(("vram_total", "vram_total"), ("total", "total")),
         ):
-            assert _raw(page.model, place, column) == plan_value(plan, figure)
+            assert _raw(page.model, place, column) == PLAN[figure].of(plan)
         parts = [_raw(page.model, place, name) for name in ("weights", "kv_cache", "compute")]
         assert sum(parts) == plan.total  # type: ignore[arg-type]
     assert page.model.rowCount() == len(able) < len(ENGINES)
