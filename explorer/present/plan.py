@@ -71,9 +71,7 @@ PLAN: Final = {
         lambda plan: sum(_graphs(plan)),
     ),
     "vram_total": PlanFigure("On GPUs", plan_text("vram_total"), lambda plan: plan.vram_total),
-    "cpu_total": PlanFigure(
-        "On the CPU", "Weights and KV cache that stay in main memory.", lambda plan: plan.main.total
-    ),
+    "cpu_total": PlanFigure("On the CPU", plan_text("cpu.total"), lambda plan: plan.main.total),
     "gpu_layers": PlanFigure(
         "Layers on GPUs",
         "Layers on GPUs, of all layers with the output layer.",

@@ -14,7 +14,7 @@ from explorer.planner.plans import Plan, Range
 from explorer.planner.request import PlanRequest
 from explorer.present import engines as words
 from explorer.present.plan_export import environment_lines, modelfile_lines, server_command
-from explorer.present.tables.plans import BUFFERS, ENGINES
+from explorer.present.tables.plans import BUFFERS, ENGINES, PLANS, PlanRow
 from tests.planner.models import tiny
 
 GPU = Device("0", "CUDA", 8 << 30, name="NVIDIA L4")
@@ -53,6 +53,13 @@ def test_buffers_have_llama_cpp_s_names_and_the_reserve(h: Hyperparameters) -> N
     buffers = planned(h, context=512, num_gpu=2).details.buffers()
     reserves = {one.name: BUFFERS["reserve"].cell(one) for one in buffers}
     assert reserves == {"CUDA0 (GPU0)": "703 MiB", "host (of the GPU)": "", "CPU": ""}
+
+
+def test_what_is_on_the_cpu_is_said_to_be_all_of_the_model_there(h: Hyperparameters) -> None:
+    plan = planned(h, context=512, num_gpu=0)
+    column, held = PLANS["cpu_total"], plan.main
+    assert column.value(PlanRow("Now", plan)) == held.total > held.weights + held.cache
+    assert column.tip == "Bytes of the model in main memory."
 
 
 def test_a_band_shows_its_ends() -> None:
