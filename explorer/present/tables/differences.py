@@ -10,10 +10,9 @@ from typing import Any, Final, TypeVar
 
 from explorer.analysis.columns import AnyErrors
 from explorer.analysis.differences import RoleSide, TensorDifference, TensorSide
-from explorer.analysis.errors.metrics import ErrorMetrics, WeightedErrors
 from explorer.analysis.errors.pairs import PairErrors
 from explorer.analysis.surveys import PairRow
-from explorer.present.tables.errors import FIGURES, WEIGHTED
+from explorer.present.tables.errors import FIGURES, WEIGHTED, errors_of, weighted_of
 from explorer.present.tables.table import (
     BITS,
     BYTES,
@@ -335,10 +334,11 @@ class SidesRow:
     a: SideErrors | None
     b: SideErrors | None
 
-    def difference(self, of: Callable[[SideErrors], float | None]) -> float | None:
-        """Return a figure of B minus that of A; None where one is not known."""
-        one = None if self.a is None else of(self.a)
-        other = None if self.b is None else of(self.b)
+    def difference(self, name: str) -> float | None:
+        """Return a figure of B, a column of `SIDE`, minus that of A; None where one is unknown."""
+        column = SIDE[name]
+        one = None if self.a is None else column.value(self.a)
+        other = None if self.b is None else column.value(self.b)
         return None if one is None or other is None else other - one
 
 
@@ -353,23 +353,11 @@ def side_rows(one: Iterable[PairRow], other: Iterable[PairRow] = ()) -> list[Sid
     return [SidesRow(name, sides[0].get(name), sides[1].get(name)) for name in names]
 
 
-def _side_errors(side: SideErrors) -> ErrorMetrics | None:
-    return None if side.errors is None else side.errors.metrics
-
-
-def _side_weighted(side: SideErrors) -> WeightedErrors | None:
-    return None if side.errors is None else side.errors.weighted
-
-
-def _relative(side: SideErrors) -> float | None:
-    return None if side.errors is None else side.errors.metrics.relative_rmse
-
-
 SIDE: Final = Table[SideErrors](
     Column("type", "Type", TYPE, "How it is stored.", lambda side: side.type_name),
     Column("bytes", "Size", BYTES, "Stored bytes.", lambda side: side.nbytes),
-    *FIGURES.at(_side_errors, "relative_rmse", "sqnr_db", "rmse", "max_abs_error"),
-    *(replace(column, sparse=True) for column in WEIGHTED.at(_side_weighted)),
+    *FIGURES.at(errors_of, "relative_rmse", "sqnr_db", "rmse", "max_abs_error"),
+    *(replace(column, sparse=True) for column in WEIGHTED.at(weighted_of)),
     title="A tensor against its original",
 )
 _LOSS: Final = "Relative RMSE of B minus that of A: + where B lost more, - where A did."
@@ -389,12 +377,12 @@ SIDES: Final = Table[SidesRow](
     ),
     Column(
         *("difference", "B - A", Kind(partial(signed_text, text=percent_text)), _LOSS),
-        lambda row: row.difference(_relative),
-        tone=lambda row: loss_tone(row.difference(_relative)),
+        lambda row: row.difference("relative_rmse"),
+        tone=lambda row: loss_tone(row.difference("relative_rmse")),
     ),
     Column(
         *("bytes_difference", "Size, B - A", BYTES_CHANGE, "Bytes of B minus those of A."),
-        lambda row: row.difference(lambda side: side.nbytes),
+        lambda row: row.difference("bytes"),
     ),
     Column("a", "A", LIST, of=lambda row: row.a and SIDE.record(row.a), json_only=True),
     Column("b", "B", LIST, of=lambda row: row.b and SIDE.record(row.b), json_only=True),

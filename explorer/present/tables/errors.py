@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from explorer.analysis.errors.compare import ExpectedRounding
 from explorer.analysis.errors.metrics import ERROR_PERCENTS, ErrorMetrics, WeightedErrors
@@ -166,8 +166,28 @@ WEIGHTED: Final = Table[WeightedErrors](
 """Errors by importance, beside the plain ones where a matrix is given."""
 
 
-def _weighted_picture(found: ErrorPicture) -> WeightedErrors | None:
-    return None if found.errors is None else found.errors.weighted
+class _Errors(Protocol):
+    """Errors, plain and by importance."""
+
+    @property
+    def metrics(self) -> ErrorMetrics: ...
+    @property
+    def weighted(self) -> WeightedErrors | None: ...
+
+
+class WithErrors(Protocol):
+    """A row with errors; None of what was not compared."""
+
+    @property
+    def errors(self) -> _Errors | None: ...
+
+
+def errors_of(row: WithErrors) -> ErrorMetrics | None:
+    return None if row.errors is None else row.errors.metrics
+
+
+def weighted_of(row: WithErrors) -> WeightedErrors | None:
+    return None if row.errors is None else row.errors.weighted
 
 
 def _of_picture(found: ErrorPicture) -> ErrorMetrics:
@@ -178,7 +198,7 @@ PICTURED: Final = Table[ErrorPicture](
     *FIGURES.without("cosine", "compared", "percentiles").at(_of_picture, extra=False),
     Column("count", "Weights", INTEGER, _COUNT, lambda found: found.metrics.count),
     replace(SATURATION, extra=False, sparse=True),
-    *(replace(column, sparse=True) for column in WEIGHTED.at(_weighted_picture)),
+    *(replace(column, sparse=True) for column in WEIGHTED.at(weighted_of)),
     title="Errors of a tensor",
 )
 """What is said of one tensor; of one that is still being read, of the weights so far."""
@@ -201,14 +221,6 @@ def _kept(row: PairRow) -> PairErrors | None:
     return row.errors
 
 
-def _errors(row: PairRow) -> ErrorMetrics | None:
-    return None if row.errors is None else row.errors.metrics
-
-
-def _weighted(row: PairRow) -> WeightedErrors | None:
-    return None if row.errors is None else row.errors.weighted
-
-
 COMPARED: Final = Table[PairRow](
     Column(*("reference_name", "Reference"), of=lambda row: row.pair.reference_name, extra=True),
     Column(
@@ -226,7 +238,7 @@ COMPARED: Final = Table[PairRow](
         lambda row: list(row.pair.candidate.shape),
     ),
     Column(*("count", "Weights", INTEGER, _COUNT), lambda row: row.pair.parameters, extra=True),
-    *FIGURES.at(_errors),
+    *FIGURES.at(errors_of),
     replace(SATURATION, of=lambda found: found.saturated).at(_kept),
     _tensors("reference"),
     _tensors("candidate"),
@@ -239,7 +251,7 @@ COMPARED: Final = Table[PairRow](
 
 def compared_table(*, weighted: bool) -> Table[PairRow]:
     """Return `COMPARED`; with the errors by importance where a matrix is given."""
-    more = WEIGHTED.at(_weighted) if weighted else []
+    more = WEIGHTED.at(weighted_of) if weighted else []
     return Table(*COMPARED, *more, title=COMPARED.title, problem=COMPARED.problem)
 
 

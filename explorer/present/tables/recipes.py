@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from explorer.analysis.errors.metrics import ErrorMetrics, WeightedErrors
 from explorer.analysis.recipes.fits import Deviation, MixRow, RecipeFit, RecipeTrial, RoleErrors
 from explorer.analysis.recipes.rules import CURRENT
-from explorer.analysis.what_if import SizeAfter
-from explorer.present.tables.errors import FIGURES, WEIGHTED
+from explorer.analysis.what_if import SizeAfter, TypeErrors
+from explorer.present.tables.errors import FIGURES, WEIGHTED, errors_of, weighted_of
 from explorer.present.tables.table import (
     BITS,
     BYTES,
@@ -120,6 +119,11 @@ class TriedRecipe:
     on_front: bool = False
 
     @property
+    def errors(self) -> TypeErrors | None:
+        """Its errors, over all weights that llama-quantize changes; None if none is known."""
+        return self.trial.errors
+
+    @property
     def size(self) -> SizeAfter | None:
         """How large the model would be; None of what llama-quantize refuses."""
         return None if self.trial.recipe.problem is not None else self.trial.size
@@ -129,22 +133,6 @@ def types_text(types: Mapping[str, int]) -> str:
     """Return ``"Q6_K 9, Q4_K 9"``; tensors that keep their types are ``as they are``."""
     names = sorted(types.items(), key=lambda pair: (-pair[1], pair[0]))
     return ", ".join(f"{name or 'as they are'} {integer_text(count)}" for name, count in names)
-
-
-def _trial_errors(row: TriedRecipe) -> ErrorMetrics | None:
-    return None if row.trial.errors is None else row.trial.errors.metrics
-
-
-def _role_errors(row: RoleErrors) -> ErrorMetrics | None:
-    return None if row.errors is None else row.errors.metrics
-
-
-def _weighted(row: RoleErrors) -> WeightedErrors | None:
-    return None if row.errors is None else row.errors.weighted
-
-
-def _weighted_trial(row: TriedRecipe) -> WeightedErrors | None:
-    return None if row.trial.errors is None else row.trial.errors.weighted
 
 
 def _memory(row: TriedRecipe) -> int | None:
@@ -165,8 +153,8 @@ _REST: Final = {"extra": True, "blank": _NOT_MEASURED}
 
 ROLES: Final = Table[RoleErrors](
     Column("role", "Role", TEXT, "What the tensors do in their layers, by their names."),
-    *FIGURES.at(_role_errors, "relative_rmse", "sqnr_db", blank=_NOT_MEASURED),
-    *(replace(column, sparse=True) for column in WEIGHTED.at(_weighted)),
+    *FIGURES.at(errors_of, "relative_rmse", "sqnr_db", blank=_NOT_MEASURED),
+    *(replace(column, sparse=True) for column in WEIGHTED.at(weighted_of)),
     Column(
         *("types", "Types", Kind(types_text, numeric=False), _TYPES),
         lambda role: {name or "as it is": count for name, count in role.types.items()},
@@ -175,7 +163,7 @@ ROLES: Final = Table[RoleErrors](
     Column("parameters", "Parameters", COUNT, "Number of weights of the role."),
     Column("bytes", "Size", BYTES, "Bytes that they would take.", lambda role: role.nbytes),
     Column("bits_per_weight", "Bits/weight", BITS, "Stored bits for each weight."),
-    *FIGURES.at(_role_errors, "rmse", "max_abs_error", **_REST),
+    *FIGURES.at(errors_of, "rmse", "max_abs_error", **_REST),
     title="Errors by role",
 )
 
@@ -194,8 +182,8 @@ TRIALS: Final = Table[TriedRecipe](
         lambda row: row.size and row.size.bits_per_weight,
     ),
     Column("kept", "Stay", INTEGER, _STAYING, lambda row: row.size and row.size.kept, extra=True),
-    *FIGURES.at(_trial_errors, "relative_rmse", "sqnr_db", blank=_NOT_MEASURED),
-    *FIGURES.at(_trial_errors, "rmse", "max_abs_error", **_REST),
+    *FIGURES.at(errors_of, "relative_rmse", "sqnr_db", blank=_NOT_MEASURED),
+    *FIGURES.at(errors_of, "rmse", "max_abs_error", **_REST),
     Column("on_front", "Best trade-off", YES_NO, "No recipe is smaller and not worse.", extra=True),
     Column("memory", "Memory", BYTES, _NEEDED, _memory),
     Column("types", "Types", LIST, of=_types_by_name, json_only=True),
@@ -213,7 +201,7 @@ def trials_table(*, weighted: bool) -> Table[TriedRecipe]:
     """Return `TRIALS`; with the errors by importance where a matrix is given."""
     columns = list(TRIALS)
     place = TRIALS.names.index("rmse")
-    more = WEIGHTED.at(_weighted_trial, blank=_NOT_MEASURED) if weighted else []
+    more = WEIGHTED.at(weighted_of, blank=_NOT_MEASURED) if weighted else []
     columns[place:place] = more
     return Table(*columns, title=TRIALS.title, problem=TRIALS.problem)
 

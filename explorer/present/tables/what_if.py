@@ -13,7 +13,7 @@ from explorer.analysis.what_if import PRESENT, SizeAfter, TypeErrors
 from explorer.planner.inputs import PlannedMemory
 from explorer.planner.plans import Level
 from explorer.present.plan import LEVEL_WORDS, fit_state
-from explorer.present.tables.errors import FIGURES, SATURATION, WEIGHTED
+from explorer.present.tables.errors import FIGURES, SATURATION, WEIGHTED, errors_of, weighted_of
 from explorer.present.tables.recipes import types_text
 from explorer.present.tables.table import BITS, BYTES, TEXT, TYPE, Column, Kind, Table
 from explorer.text import bytes_text, integer_text, plain_text, signed_text
@@ -147,14 +147,6 @@ def _planned(value: Callable[[PlannedMemory, PlannedMemory], Any]) -> Callable[[
     return of
 
 
-def _metrics(line: Line) -> ErrorMetrics | None:
-    return None if line.errors is None else line.errors.metrics
-
-
-def _weighted(line: Line) -> WeightedErrors | None:
-    return None if line.errors is None else line.errors.weighted
-
-
 def what_if_table(
     *, by_recipe: bool = False, planned: str = "", weighted: bool = False
 ) -> Table[Line]:
@@ -186,16 +178,16 @@ def what_if_table(
             _UNKNOWN,
         ),
         Column("bytes", "Size", BYTES, _BYTES, _fitting(lambda size: size.nbytes), _UNKNOWN),
-        FIGURES["relative_rmse"].at(_metrics, blank=_UNKNOWN),
-        *(WEIGHTED.at(_weighted, "weighted_relative_rmse", blank=_UNKNOWN) if weighted else ()),
-        FIGURES["sqnr_db"].at(_metrics, blank=_UNKNOWN, extra=True),
+        FIGURES["relative_rmse"].at(errors_of, blank=_UNKNOWN),
+        *(WEIGHTED.at(weighted_of, "weighted_relative_rmse", blank=_UNKNOWN) if weighted else ()),
+        FIGURES["sqnr_db"].at(errors_of, blank=_UNKNOWN, extra=True),
         Column("bytes_change", "Change", _CHANGE, _MORE, _change, _UNKNOWN, extra=True),
         memory("memory_total", "Memory", BYTES, lambda plan, _: plan.total),
         memory("memory_change", "Memory change", _CHANGE, _memory_change, extra=True),
         memory("memory_on_gpus", "On GPUs", BYTES, lambda plan, _: plan.vram, extra=True),
         memory("fits", "On this machine", TEXT, _fits),
         Column("note", "Note", TEXT, _NOTE, note_text, text=short_note, stretches=True),
-        *FIGURES.at(_metrics, "rmse", "max_abs_error", blank=_UNKNOWN, extra=True),
+        *FIGURES.at(errors_of, "rmse", "max_abs_error", blank=_UNKNOWN, extra=True),
         replace(SATURATION, of=_saturated, blank=_UNKNOWN),
         Column(
             *("file_bytes", "File", BYTES, "Bytes of the model's files."),
