@@ -156,13 +156,11 @@ SIZES: Final = Table[SizeRow](
 )
 
 
-_PLAIN: Final = Kind(partial(digits_text, digits=4))
-
 QUALITY: Final = (
-    ("perplexity", "Perplexity, measured elsewhere", _PLAIN, -1),
-    ("divergence", "Mean KL divergence, measured elsewhere", _PLAIN, -1),
-    ("divergence_median", "Median KL divergence", _PLAIN, -1),
-    ("divergence_99_9", "KL divergence, 99.9 %", _PLAIN, -1),
+    ("perplexity", "Perplexity, measured elsewhere", FIGURE, -1),
+    ("divergence", "Mean KL divergence, measured elsewhere", FIGURE, -1),
+    ("divergence_median", "Median KL divergence", FIGURE, -1),
+    ("divergence_99_9", "KL divergence, 99.9 %", FIGURE, -1),
     ("same_top", "Same first token", RATIO, 1),
 )
 """What others measured: its name in `Quality`, label, kind, and whether more of it is better."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -19,6 +18,7 @@ from explorer.present.tables.table import (
     BITS,
     BYTES,
     COUNT,
+    FIGURE,
     INTEGER,
     PART,
     RATIO,
@@ -28,8 +28,9 @@ from explorer.present.tables.table import (
     Column,
     Kind,
     Table,
+    digits,
 )
-from explorer.text import bytes_text, digits_text, fixed_text
+from explorer.text import bytes_text, fixed_text
 
 Figures: TypeAlias = Mapping[str, float]
 """Figures by the names of their metrics; NaN is not known."""
@@ -95,8 +96,8 @@ class Metric:
     def tick_text(self, value: float) -> str:
         """Return a round figure of an axis as text, which needs no zeros at the end."""
         mantissa = f"{abs(value):.5e}".partition("e")[0]
-        digits = len(mantissa.replace(".", "").rstrip("0")) or 1
-        return self.column.kind.write(value, digits=digits)
+        needed = len(mantissa.replace(".", "").rstrip("0")) or 1
+        return self.column.kind.write(value, digits=needed)
 
 
 def _bytes(value: float, digits: int | None = None) -> str:
@@ -130,18 +131,16 @@ _KURTOSIS: Final = (
 _SQUARES: Final = "Share of squared error"
 _WEIGHTED_SQUARES: Final = "Share of weighted squared error"
 _OF_WEIGHTS: Final = "Share, by parameters"
-_THREE: Final = Kind(partial(digits_text, digits=3))
-_FOUR: Final = Kind(partial(digits_text, digits=4))
 _BITS_TIP: Final = "Stored bits for each weight, scales included."
 _ZEROS: Final = "Part of the weights that are exactly 0."
 
 METRICS: Final = (
     _metric(Column("bits_per_weight", "Bits per weight", BITS, _BITS_TIP), "Share of bytes"),
     _metric(Column("bytes", "Size", Kind(_bytes), "Stored bytes."), "Share of bytes"),
-    _metric(replace(MOMENTS["std"], kind=_THREE), "Share of variance"),
-    _metric(Column("range", "Range", _FOUR, _RANGE), _OF_WEIGHTS),
+    _metric(replace(MOMENTS["std"], kind=digits(3)), "Share of variance"),
+    _metric(Column("range", "Range", FIGURE, _RANGE), _OF_WEIGHTS),
     _metric(MOMENTS["outlier_ratio"], _OF_WEIGHTS, _OUTLIER),
-    _metric(replace(MOMENTS["kurtosis"], kind=_THREE), _OF_WEIGHTS, _KURTOSIS),
+    _metric(replace(MOMENTS["kurtosis"], kind=digits(3)), _OF_WEIGHTS, _KURTOSIS),
     _metric(Column("zero_share", "Zeros", RATIO, _ZEROS), "Share of zeros"),
     _metric(
         Column("step_error", "Rounding error per step", RATIO, _STEP),
