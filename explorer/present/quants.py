@@ -10,12 +10,11 @@ from typing import Final, NamedTuple
 from explorer.errors import Choice, FormatError
 from explorer.planner.plans import Level
 from explorer.present.fits import Target
-from explorer.present.speed import AT_MOST
 from explorer.present.tables.library import ModelChoice
 from explorer.sources import Address
 from explorer.sources.remote.addresses import HUB, REGISTRY, HubPart, parse_address
 from explorer.stores import Entry
-from explorer.text import bits_text, plain_text, shorten
+from explorer.text import bits_text, plain_text, sentence, shorten
 
 _SHARD: Final = re.compile(r"-\d{5}-of-\d{5}$")
 _ENDING: Final = re.compile(r"\.(gguf|safetensors)$|-gguf$")
@@ -132,17 +131,15 @@ def recommend(choices: Sequence[ModelChoice], target: Target) -> Recommendation 
     partly = [place for place, one in enumerate(choices) if one.level is Level.PARTLY]
     if not partly:
         return Recommendation(None, f"{_none(choices)} {at}.")
-    best = max(partly, key=lambda place: choices[place].most_speed)
+    best = max(partly, key=lambda place: _most_speed(choices[place]))
     fastest = f"Take {_name(choices[best])}, which runs fastest" if len(choices) > 1 else "It runs"
-    part = choices[best].part
-    why = f"{fastest} with {part}."
+    why = f"{fastest} with {choices[best].part}."
     return Recommendation(best, f"{_none(choices)} whole {at}. {why}{_speed(choices[best])}")
 
 
 def _is_usable(choice: ModelChoice) -> bool:
     """Return whether one that fits partly has enough bits and is quick enough."""
-    speed = None if choice.version is None else choice.version.fit.speed
-    likely = None if speed is None else speed.empty.likely
+    likely = None if choice.speed is None else choice.speed.empty.likely
     enough = choice.level is Level.PARTLY and _FEW_BITS <= choice.bits <= _ENOUGH_BITS
     return enough and likely is not None and likely[0] >= _GOOD_SPEED
 
@@ -150,9 +147,9 @@ def _is_usable(choice: ModelChoice) -> bool:
 def _rather(choice: ModelChoice, whole: ModelChoice, at: str) -> str:
     """Say why to take one that fits partly, where the best that fits whole has few bits."""
     return (
-        f"Take {_name(choice)}: it fits partly ({choice.part}) {at} and runs at about "
-        f"{choice.speed} tokens/s. {_name(whole)} fits whole, but has {bits_text(whole.bits)} bits "
-        "per weight, which costs much quality."
+        f"Take {_name(choice)}: it fits partly ({choice.part}) {at} and runs at "
+        f"{choice.speed.words if choice.speed else ''}. {_name(whole)} fits whole, but has "
+        f"{bits_text(whole.bits)} bits per weight, which costs much quality."
     )
 
 
@@ -164,7 +161,9 @@ def _name(choice: ModelChoice) -> str:
     return shorten(plain_text(choice.name.rpartition("/")[2]), _LONGEST)
 
 
+def _most_speed(choice: ModelChoice) -> float:
+    return 0.0 if choice.speed is None else choice.speed.most
+
+
 def _speed(choice: ModelChoice) -> str:
-    if choice.speed.startswith(AT_MOST):
-        return f" At most {choice.speed.removeprefix(AT_MOST)} tokens/s."
-    return f" About {choice.speed} tokens/s." if choice.speed else ""
+    return "" if choice.speed is None else f" {sentence(choice.speed.words)}."

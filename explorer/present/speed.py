@@ -18,7 +18,6 @@ SPEED_TIP: Final = (
     "What published runs of llama.cpp reached of what the bandwidth of each memory allows: 40 to "
     "95 %, with experts 25 to 60 %. The planner's Details have the bandwidths."
 )
-AT_MOST: Final = "≤ "  # before a bound where nobody knows what is reached of it
 _WHOLE = 10  # tokens a second from which on they are told without decimals
 
 
@@ -44,7 +43,13 @@ class Speed:
     @property
     def brief(self) -> str:
         """ "15–30": what real programs reach, or "≤ 38" where nobody knows that."""
-        return _reached(self.empty, "–") or f"{AT_MOST}{_rate(self.most)}"
+        return _reached(self.empty, "–") or f"≤ {_rate(self.most)}"
+
+    @property
+    def words(self) -> str:
+        """The same in a sentence: "about 15–30 tokens/s", or "at most 38 tokens/s"."""
+        reached = _reached(self.empty, "–")
+        return f"about {reached} tokens/s" if reached else f"at most {_rate(self.most)} tokens/s"
 
     @property
     def sentence(self) -> str:

@@ -16,9 +16,10 @@ import numpy as np
 from explorer.parallel import Check, never
 from explorer.planner.plans import Level
 from explorer.present.fits import ModelFit, Version
-from explorer.present.speed import SPEED_TIP, Speed
+from explorer.present.speed import Speed
 from explorer.present.stores import part_text, removal_of_entry, removal_of_files
 from explorer.present.tables.problems import PROBLEMS
+from explorer.present.tables.speed import SPEED
 from explorer.present.tables.table import (
     BITS,
     BYTES,
@@ -116,11 +117,7 @@ LIBRARY: Final = Table[Any](
         lambda row: row.largest_context,
         text=lambda row: row.fit_texts[1],
     ),
-    Column(
-        *("speed", "Tokens/s", INTEGER, SPEED_TIP),
-        lambda row: None if row.speed is None else round(row.speed.most),
-        text=lambda row: "" if row.speed is None else row.speed.brief,
-    ),
+    SPEED,
     Column(
         *("modified", "Changed", DAY, "When it was written or downloaded."),
         lambda row: _iso(row.modified),
@@ -466,19 +463,24 @@ class ModelChoice:
     error: float | None = None
 
     @property
+    def fit(self) -> ModelFit | None:
+        """How it fits, once that is known."""
+        return None if self.version is None else self.version.fit
+
+    @property
     def why(self) -> str:
         """Why it fits or does not."""
-        return "" if self.version is None else self.version.fit.sentence
+        return "" if self.fit is None else self.fit.sentence
 
     @property
     def level(self) -> Level | None:
         """How well it fits, once that is known."""
-        return None if self.version is None else self.version.fit.level
+        return None if self.fit is None else self.fit.level
 
     @property
     def part(self) -> str:
         """What is on GPUs of one that fits partly."""
-        return "" if self.version is None else self.version.fit.part
+        return "" if self.fit is None else self.fit.part
 
     @property
     def bits(self) -> float:
@@ -486,16 +488,9 @@ class ModelChoice:
         return (None if self.version is None else self.version.bits_per_weight) or 0.0
 
     @property
-    def most_speed(self) -> float:
-        """Tokens a second at most; 0 where that is not known."""
-        speed = None if self.version is None else self.version.fit.speed
-        return 0.0 if speed is None else speed.most
-
-    @property
-    def speed(self) -> str:
-        """Tokens a second that real programs reach: "15–30"; empty where that is not known."""
-        speed = None if self.version is None else self.version.fit.speed
-        return "" if speed is None else speed.brief
+    def speed(self) -> Speed | None:
+        """How fast it can be, once that is known."""
+        return None if self.fit is None else self.fit.speed
 
     @property
     def fits(self) -> str | None:
@@ -531,13 +526,9 @@ def choice_table(choices: Sequence[ModelChoice]) -> Table[ModelChoice]:
             *("context", "Largest context", INTEGER),
             "Largest context for one request that fits that machine.",
             of(lambda version: version.fit.largest_context),
-            text=lambda choice: "" if choice.version is None else choice.version.fit.context_text,
+            text=lambda choice: "" if choice.fit is None else choice.fit.context_text,
         ),
-        Column(
-            *("speed", "Tokens/s", INTEGER, SPEED_TIP),
-            lambda choice: round(choice.most_speed) or None,
-            text=lambda choice: choice.speed,
-        ),
+        SPEED,
     ]
     if any(choice.error is not None for choice in choices):
         against = "How far all matrices together are from those of the original in this list."

@@ -25,7 +25,8 @@ from explorer.present.plan import (
     value_text,
     verdict_word,
 )
-from explorer.present.speed import SPEED_TIP, Speed
+from explorer.present.speed import Speed
+from explorer.present.tables.speed import SPEED
 from explorer.present.tables.table import (
     BYTES,
     INTEGER,
@@ -371,16 +372,12 @@ def _settings(plan: Plan) -> str:
 _RIGHT: Final = replace(TEXT, numeric=True)
 
 
-def _speed_column() -> Column[Any]:
-    """Return the column of tokens a second, of rows that have a `speed`."""
-    return Column(
-        *("speed", "Tokens/s", INTEGER, SPEED_TIP),
-        of=lambda row: None if isinstance(row.speed, str) else round(row.speed.most),
-        text=lambda row: "" if isinstance(row.speed, str) else row.speed.brief,
-        row_tip=lambda row: (
-            (row.speed if isinstance(row.speed, str) else row.speed.sentence) or SPEED_TIP
-        ),
-    )
+def _why(row: PlanRow | EngineRow) -> str:
+    """Say how fast a plan is, or why that is not known."""
+    return (row.speed if isinstance(row.speed, str) else row.speed.sentence) or SPEED.tip
+
+
+_SPEED: Final = replace(SPEED, row_tip=_why)
 
 
 BY_CONTEXT: Final = Table[PlanRow](
@@ -393,7 +390,7 @@ BY_CONTEXT: Final = Table[PlanRow](
         replace(_figure(name), blank="", kind=_RIGHT if name == "gpu_layers" else BYTES)
         for name in PLAN
     ),
-    _speed_column(),
+    _SPEED,
     replace(_planned("layers", "Layers", "Where layers are computed.", _places), blank=""),
     replace(_planned("settings", "Settings", "The settings that hold.", _settings), blank=""),
     title="Memory by context",
@@ -432,7 +429,7 @@ ENGINES: Final = Table[EngineRow](
     ),
     *map(_figure, ("gpu_layers", "vram_total")),
     _planned("context", "Context", _CONTEXT, sequences_text),
-    _speed_column(),
+    _SPEED,
     title="Programs side by side",
 )
 
