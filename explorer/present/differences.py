@@ -407,18 +407,24 @@ def notes(comparison: Comparison) -> list[str]:
 
 def _header_sentence(found: Differences, other: str) -> str:
     changed = [one for one in found.tensors if one.kind == "changed"]
+    types = sum(one.type_changed for one in changed)
+    shapes = sum(one.shape_changed for one in changed)
     parts = [
-        counted(sum(one.type_changed for one in changed), "tensor has", "tensors have")
-        + " another type",
-        counted(sum(one.shape_changed for one in changed), "has", "have") + " another shape",
-        counted(found.count("added"), "is", "are") + f" only in {other}",
-        counted(found.count("gone"), "is", "are") + " only in A",
+        f"{counted(count, one, many)} {what}"
+        for count, one, many, what in (
+            (types, "tensor has", "tensors have", "another type"),
+            (shapes, "has", "have", "another shape"),
+            (found.count("added"), "is", "are", f"only in {other}"),
+            (found.count("gone"), "is", "are", "only in A"),
+        )
+        if count
     ]
-    shown = [part for part in parts if not part.startswith("0 ")]
-    tensors = ", ".join(shown) if shown else "All tensors have the same types and shapes"
+    tensors = ", ".join(parts)
     if not found.tensors:
         tensors = "Neither model has tensors"
-    if shown and not shown[0].startswith(parts[0][:3]):
+    elif not parts:
+        tensors = "All tensors have the same types and shapes"
+    elif not types:
         tensors = f"Of the tensors {tensors}"
     keys = counted(len(found.keys), "metadata key differs", "metadata keys differ")
     return f"{tensors}, and {keys}."

@@ -13,25 +13,25 @@ from explorer.present.tables.survey import Metric, SummedUp, sums_record_table
 from explorer.text import bytes_text, duration_text, integer_text, plain_text
 
 OVER_LAYERS: Final = (
-    *(
-        "relative_rmse",
-        "weighted_relative_rmse",
-        "sqnr_db",
-        "outlier_ratio",
-        "kurtosis",
-        "range",
-        "bits_per_weight",
-    ),
+    "relative_rmse",
+    "weighted_relative_rmse",
+    "sqnr_db",
+    "outlier_ratio",
+    "kurtosis",
+    "range",
+    "bits_per_weight",
 )
 """Metrics that are drawn over the layers."""
 
-ABOUT_ERRORS: Final = (
+ABOUT_SUMMED_ERRORS: Final = (
     "Of several tensors together, errors and deviations are those of all their weights. Layers are "
     "summed up without norms and biases, which are few and large and would hide the others."
 )
 """Shown wherever sums of errors are."""
 
-ABOUT_SUMS: Final = f"{ABOUT_ERRORS} Outlier ratio and kurtosis are means, weighted by parameters."
+ABOUT_SUMS: Final = (
+    f"{ABOUT_SUMMED_ERRORS} Outlier ratio and kurtosis are means, weighted by parameters."
+)
 """Shown wherever sums and means are."""
 
 TOTAL_TITLE: Final = "All tensors"

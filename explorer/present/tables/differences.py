@@ -53,7 +53,7 @@ def _of_sides(
     ]
 
 
-def of_sides(table: Table[Row], other: str) -> Table[Row]:
+def with_b_called(table: Table[Row], other: str) -> Table[Row]:
     """Return a table whose second model is called otherwise than B, such as "the original"."""
     name = other.removeprefix("the ")
 

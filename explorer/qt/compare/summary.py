@@ -39,8 +39,8 @@ from explorer.present.tables.differences import (
     KeyRow,
     RoleRow,
     SizeRow,
-    of_sides,
     searched,
+    with_b_called,
 )
 from explorer.present.tables.table import Row, Table
 from explorer.present.tables.what_if import Line
@@ -280,7 +280,7 @@ class DifferencePages(QObject):
         self.summary.setText("\n".join(map(plain_text, present.notes(comparison))))
         self.plan.setText(f"Memory: {comparison.plan}")
         self.plan.setVisible(comparison.is_planned)
-        named = partial(of_sides, other=comparison.other)
+        named = partial(with_b_called, other=comparison.other)
         self.sizes.show_rows(named(SIZES), shown.sizes)
         self.roles.show_rows(named(ROLES), shown.roles)
         keys, tensors = shown.searched

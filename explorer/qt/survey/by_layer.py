@@ -18,7 +18,7 @@ from explorer.analysis.model_grid import ModelGrid
 from explorer.present.explanations import picture_text
 from explorer.present.pictures import extremes_sentence
 from explorer.present.survey import (
-    ABOUT_ERRORS,
+    ABOUT_SUMMED_ERRORS,
     ABOUT_SUMS,
     OVER_LAYERS,
     layer_facts,
@@ -321,7 +321,7 @@ class ByLayerPage(QWidget):
         self._connect()
 
     def _lay_out(self) -> None:
-        about = plain_label(self, ABOUT_ERRORS if self._session.compares else ABOUT_SUMS)
+        about = plain_label(self, ABOUT_SUMMED_ERRORS if self._session.compares else ABOUT_SUMS)
         about.setWordWrap(True)
         about.setContentsMargins(*NOTE)
         lower = QWidget(self)
