@@ -222,12 +222,12 @@ def _kept(row: PairRow) -> PairErrors | None:
 
 
 COMPARED: Final = Table[PairRow](
-    Column(*("reference_name", "Reference"), of=lambda row: row.pair.reference_name, extra=True),
+    Column("reference_name", "Reference", of=lambda row: row.pair.reference_name, extra=True),
     Column(
         *("candidate_name", "Candidate", TEXT, "The tensor that is compared."),
         lambda row: row.pair.candidate_name,
     ),
-    Column(*("type", "Type", TYPE, "How it is stored."), lambda row: row.pair.candidate_type),
+    Column("type", "Type", TYPE, "How it is stored.", lambda row: row.pair.candidate_type),
     Column(
         *("reference_type", "Type of the reference", TYPE),
         of=lambda row: row.pair.reference_type,
@@ -237,12 +237,12 @@ COMPARED: Final = Table[PairRow](
         *("shape", "Shape", SHAPE, "Lengths of its dimensions, rows first."),
         lambda row: list(row.pair.candidate.shape),
     ),
-    Column(*("count", "Weights", INTEGER, _COUNT), lambda row: row.pair.parameters, extra=True),
+    Column("count", "Weights", INTEGER, _COUNT, lambda row: row.pair.parameters, extra=True),
     *FIGURES.at(errors_of),
     replace(SATURATION, of=lambda found: found.saturated).at(_kept),
     _tensors("reference"),
     _tensors("candidate"),
-    Column(*("notes", "Notes", LIST, _SAID), lambda row: [*row.pair.notes], extra=True),
+    Column("notes", "Notes", LIST, _SAID, lambda row: [*row.pair.notes], extra=True),
     Column("problem", "Problem", of=lambda row: row.error and row.error.what, extra=True),
     title="Errors of tensors",
     problem=lambda row: "" if row.error is None else row.error.what,

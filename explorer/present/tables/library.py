@@ -101,7 +101,7 @@ LIBRARY: Final = Table[Any](
         *("name", "Name", TEXT, "Stores, their models, and the parts of a model."),
         lambda row: row.label,
     ),
-    Column(*("architecture", "Architecture", TEXT, _ARCHITECTURE)),
+    Column("architecture", "Architecture", TEXT, _ARCHITECTURE),
     Column("parameters", "Parameters", COUNT, "Number of weights, according to the header."),
     Column("file_type", "Type", TEXT, _QUANTIZATION, text=lambda row: row.quantization),
     Column(
