@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from explorer.planner.plans import MEMORY
+from explorer.planner.plans import MEMORY, CurveKind
 from explorer.present.pictures import (
     block_sentence,
     curves_sentence,
@@ -12,6 +12,7 @@ from explorer.present.pictures import (
     histogram_sentence,
 )
 from explorer.present.plan_export import Curve, Curves
+from explorer.present.tables.plans import curves_table
 
 MIB = 1 << 20
 
@@ -41,6 +42,16 @@ def test_curves_say_their_ends_and_how_far_the_gpus_reach() -> None:
         f"{MEMORY.title}: f16 from 1.00 MiB at 512 to 4.00 MiB at 2k, all layers fit on "
         "GPUs at 1k, no longer at 2k; q8_0 from 3.00 MiB at 512 to 3.00 MiB at 512."
     )
+
+
+def test_points_of_curves_are_said_to_be_what_the_curves_are_of() -> None:
+    places, counts = np.array([50, 90]), np.array([0, 7])
+    curve = Curve("auto, at least", "BF16", places, counts, counts > 0)
+    kind = CurveKind("Requests by utilization", "kv_dtype", (), "requests", "utilization")
+    table = curves_table(Curves((curve,), 0, kind))
+    assert table.title == "Requests by utilization"
+    assert table["auto, at least_fits"].tip == "Whether it starts."
+    assert curves_table(Curves((curve,), 1)).title == MEMORY.title
 
 
 def test_extremes_are_named_and_what_is_unknown_is_not() -> None:

@@ -125,12 +125,12 @@ def curves_table(curves: Curves) -> Table[int]:
         def fitting(row: int, fits: Sequence[bool] = fits) -> str:
             return "yes" if fits[row] else "no"
 
-        fit = "Whether all layers are on GPUs with this context and KV cache type."
+        fit = f"Whether {curves.where[0]}."
         tip = "Total bytes" if is_memory else curves.kind.title
         unit = BYTES if is_memory else INTEGER
         columns.append(Column(name, name, unit, tip, total, text=marked))
         columns.append(Column(f"{name}_fits", f"{name} fits", TEXT, fit, fitting, extra=True))
-    return Table(*columns, title="Memory against context" if is_memory else curves.kind.title)
+    return Table(*columns, title=curves.kind.title)
 
 
 def _exact(value: float) -> str:

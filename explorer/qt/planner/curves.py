@@ -1,4 +1,4 @@
-"""Memory against context, and what else engines have curves of, computed in the background."""
+"""Memory by context, and what else engines have curves of, computed in the background."""
 
 from __future__ import annotations
 
@@ -82,7 +82,6 @@ class CurvesPlot(ThemedPlot):
             item.setZValue(_LINES if isinstance(item, pg.InfiniteLine) else _MARKS)
             item.hide()
             self.addItem(item, ignoreBounds=True)
-        self.setAccessibleName("Memory against context")
         self.setWhatsThis(picture_text("curves"))
         self.getPlotItem().getAxis("bottom").enableAutoSIPrefix(False)
         self._kind: CurveKind | None = None
@@ -199,10 +198,10 @@ class CurvesPlot(ThemedPlot):
         return "" if self.curves is None else curves_sentence(self.curves)
 
     def data_columns(self) -> list[tuple[str, list[Any]]]:
-        """Return contexts, and the bytes and the fit of each curve."""
+        """Return the places of all curves, and the bytes and the fit of each curve."""
         if self.curves is None:
             return []
-        columns = [("context", self.curves.curves[0].contexts.tolist())]
+        columns = [(self.curves.kind.along, self.curves.curves[0].contexts.tolist())]
         for curve in self.curves.curves:
             columns.append((curve.cache_type, curve.totals.tolist()))
             columns.append((f"{curve.cache_type} fits", curve.fits.tolist()))
@@ -361,7 +360,7 @@ _NO_CURVES: Final = "Without a plan there are no curves."
 
 
 class CurvesPage(PlannerPage):
-    """Memory against context.
+    """Memory by context, or other curves of the engine.
 
     Attributes:
         plot: The curves.

@@ -289,6 +289,7 @@ def test_tokens_and_requests_have_curves_of_their_own_and_a_click_sets_what_they
     plan = panel.state.result_of(panel.state.model, asked).plan
     assert plan is not None
     assert (least.totals[place], most.totals[place]) == plan.details.counts()["tokens"]
+    assert page.plot.data_columns()[0] == ("utilization", least.contexts.tolist())
     at = page.plot.place_of(90, int(least.totals[place])).toPoint()
     for _ in range(2):
         qtbot.mouseClick(page.plot.viewport(), Qt.MouseButton.LeftButton, pos=at)
