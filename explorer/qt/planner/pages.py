@@ -336,8 +336,11 @@ class Bandwidths(QtWidgets.QWidget):
         self._state = state
         self.gpu, self.main = (SizeEdit(self, parse_rate, rate_text) for _ in range(2))
         parts: list[QtWidgets.QWidget] = []
-        for field, text in ((self.gpu, "GPU bandw&idth"), (self.main, "&Memory bandwidth")):
-            field.setToolTip("GB a second, such as 504. Empty: as the catalogue says")
+        for field, text, example in (
+            (self.gpu, "GPU bandw&idth", "504. Empty: as the catalogue says"),
+            (self.main, "&Memory bandwidth", "60. Empty: a usual one is assumed"),
+        ):
+            field.setToolTip(f"GB a second, such as {example}")
             field.setAccessibleName(text.replace("&", ""))
             field.setMaximumWidth(90)
             pair = QtWidgets.QWidget(self)  # they never part at the end of a line
@@ -401,7 +404,7 @@ class DetailsPage(PlannerPage):
         self.choice.addItem("Figures and formulas", _WHY)
         self.choice.addItem("Memory of each device", _BARS)
         self.choice.addItem("Layers and their devices", _LAYERS)
-        self.choice.addItem("Memory against context", _CURVES)
+        self.choice.addItem("Points of the curves", _CURVES)
         self.choice.addItem("Notes and warnings", _NOTES)
         self.choice.setAccessibleName("What to list")
         self.bandwidths = Bandwidths(state, self)

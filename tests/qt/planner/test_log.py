@@ -184,6 +184,8 @@ def test_the_speed_follows_the_bandwidth_that_is_given(panel: Panel) -> None:
     panel.body.pages.setCurrentWidget(panel.body.details)
     panel.settle()
     shown, fields = panel.body.answer.speed, panel.body.details.bandwidths
+    assert "catalogue" in fields.gpu.toolTip()
+    assert "catalogue" not in fields.main.toolTip()  # which knows no main memory
     assert fields.gpu.placeholderText() == "504 GB/s"
     panel.qtbot.waitUntil(lambda: "tokens/s" in shown.text())
     first = shown.text()
