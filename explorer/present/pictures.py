@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.present.plan_export import Curves
+from explorer.present.curves import Curves
 from explorer.text import counted, float_text, integer_text, percent_text, plain_text
 
 

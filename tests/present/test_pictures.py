@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from explorer.planner.plans import MEMORY, CurveKind
+from explorer.present.curves import Curve, Curves
 from explorer.present.pictures import (
     block_sentence,
     curves_sentence,
     extremes_sentence,
     histogram_sentence,
 )
-from explorer.present.plan_export import Curve, Curves
 from explorer.present.tables.plans import curves_table
 
 MIB = 1 << 20

@@ -57,10 +57,10 @@ from explorer.planner.inputs import PlanInputs, header_to_plan, plan_result
 from explorer.planner.logs.comparison import Residual
 from explorer.present import differences, tables
 from explorer.present.attachments import EntryRow, UpdateRow
+from explorer.present.curves import make_curves
 from explorer.present.engines import EngineRow
 from explorer.present.fits import Target, fit_at, version_at
 from explorer.present.plan import memory_bars, remarks
-from explorer.present.plan_export import make_curves
 from explorer.present.quantization import DeclaredLine, DeclaredQuantization
 from explorer.present.recipes import tried
 from explorer.present.survey import summary_lines

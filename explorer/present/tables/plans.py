@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from explorer.hardware.catalogue import Gpu
 from explorer.planner.advice import Advice
 from explorer.planner.plans import Input, Layer, Level, NamedBuffer, Plan, Term
+from explorer.present.curves import Curves
 from explorer.present.engines import EngineRow, range_text
 from explorer.present.explanations import plan_text
 from explorer.present.plan import (
@@ -40,9 +41,6 @@ from explorer.present.tables.table import (
 )
 from explorer.present.tables.table import Kind as ColumnKind
 from explorer.text import bytes_text, float_text, integer_text, plain_text, shorten, signed_text
-
-if TYPE_CHECKING:
-    from explorer.present.plan_export import Curves
 
 _UNKNOWN: Final = "–"
 _LONGEST_ORIGIN: Final = 300

@@ -26,8 +26,8 @@ from explorer.planner.settings import (
     Switch,
     Tokens,
 )
+from explorer.present.curves import AXES, Stops, context_stops
 from explorer.present.plan import setting_text
-from explorer.present.plan_export import AXES, Stops, context_stops
 from explorer.qt.planner.fields import (
     CalmComboBox,
     CalmSpinBox,

@@ -15,8 +15,17 @@ from PySide6.QtWidgets import QLabel, QWidget
 
 from explorer.parallel import LruCache
 from explorer.planner.plans import MEMORY, CurveKind, Plan
-from explorer.present import plan_export
 from explorer.present.colours import type_colour
+from explorer.present.curves import (
+    AXES,
+    Curve,
+    Curves,
+    Stops,
+    context_stops,
+    curve_end,
+    curves_key,
+    make_curves,
+)
 from explorer.present.explanations import picture_text
 from explorer.present.pictures import curves_sentence
 from explorer.present.plan import context_text
@@ -60,8 +69,8 @@ class CurvesPlot(ThemedPlot):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.curves: plan_export.Curves | None = None
-        self.stops: plan_export.Stops = plan_export.context_stops(0)
+        self.curves: Curves | None = None
+        self.stops: Stops = context_stops(0)
         self._point: tuple[int, int] | None = None
         self._preview = 0
         self._usable_bytes = 0
@@ -98,7 +107,7 @@ class CurvesPlot(ThemedPlot):
         self._kind = kind
         self._name_unit(_GIGABYTE)
         self.setAccessibleName(f"{kind.title}, as curves")
-        self.setLabel("bottom", plan_export.AXES[kind.along].label)
+        self.setLabel("bottom", AXES[kind.along].label)
         powers = range(_FIRST_POWER, _FIRST_POWER + _MOST_TICKS)
         ticks = [(float(power), context_text(1 << power)) for power in powers]
         if kind.along != "context":
@@ -106,15 +115,15 @@ class CurvesPlot(ThemedPlot):
         self.getPlotItem().getAxis("bottom").setTicks([ticks])
         self.forget_zoom()
 
-    def show_curves(self, curves: plan_export.Curves | None, trained: int) -> None:
+    def show_curves(self, curves: Curves | None, trained: int) -> None:
         """Draw other curves; the zoom stays unless the contexts are others."""
         self.curves = curves
-        self.stops = plan_export.context_stops(trained)
+        self.stops = context_stops(trained)
         if curves is not None:
             self._take_kind(curves.kind)
             if curves.kind.along != "context":
                 trained, places = 0, curves.curves[0].contexts.tolist()
-                self.stops = plan_export.Stops(places, ())
+                self.stops = Stops(places, ())
                 some = places[::-2] if len(places) > _MOST_NAMED else places
                 ticks = [(math.log2(place), curves.axis.text(place)) for place in some]
                 self.getPlotItem().getAxis("bottom").setTicks([ticks])
@@ -137,7 +146,7 @@ class CurvesPlot(ThemedPlot):
         kind = self._kind or MEMORY
         usable = sum((held.free or 0) - held.reserve.high for held in plan.gpus)
         context, size = plan.context_asked, bytes_text(plan.total)
-        place, amount = plan_export.AXES[kind.along].place(plan), plan.total
+        place, amount = AXES[kind.along].place(plan), plan.total
         if kind.figure != "total":
             usable, amount = 0, plan.details.counts().get(kind.figure, (0, 0))[0]
         self._point, self._usable_bytes = (max(place, 1), amount), usable
@@ -162,7 +171,7 @@ class CurvesPlot(ThemedPlot):
             words, self._unit_bytes = _COUNTED[self._kind.figure]
         self.setLabel("left", words)
 
-    def _choose_unit(self, curves: plan_export.Curves) -> None:
+    def _choose_unit(self, curves: Curves) -> None:
         """Take the largest unit in which the highest line is not a fraction, up to gigabytes."""
         if curves.kind.figure in _COUNTED:
             return
@@ -240,7 +249,7 @@ class CurvesPlot(ThemedPlot):
         self._set_home(curves)
         self._place_names()
 
-    def _draw_curve(self, number: int, curve: plan_export.Curve, name: str) -> None:
+    def _draw_curve(self, number: int, curve: Curve, name: str) -> None:
         there = curve.totals >= 0
         x, y = np.log2(curve.contexts[there]), curve.totals[there] / self._unit_bytes
         if not len(x):
@@ -278,7 +287,7 @@ class CurvesPlot(ThemedPlot):
             text.setPos(x, min(place, highest))
             highest = min(place, highest) - line
 
-    def _draw_vram(self, curves: plan_export.Curves) -> None:
+    def _draw_vram(self, curves: Curves) -> None:
         vram = curves.vram / self._unit_bytes
         self._vram.setPos(vram)
         self._name_limits()
@@ -292,7 +301,7 @@ class CurvesPlot(ThemedPlot):
                 words += f", {bytes_text(self._usable_bytes)} less reserve"
             self._vram_name.setText(words)
 
-    def _set_home(self, curves: plan_export.Curves) -> None:
+    def _set_home(self, curves: Curves) -> None:
         contexts = curves.curves[0].contexts
         low, high = math.log2(int(contexts[0])), math.log2(int(contexts[-1]))
         width = max(high - low, 1)
@@ -397,13 +406,13 @@ class CurvesPage(PlannerPage):
         self.plot.previewed.connect(lambda at: self.hint.setText(self.plot.preview_text(at)))
 
     @property
-    def curves(self) -> plan_export.Curves | None:
+    def curves(self) -> Curves | None:
         return self.plot.curves
 
     def _choose(self, place: int) -> None:
         """Set what the curves run along to a place."""
         along = MEMORY.along if self.curves is None else self.curves.kind.along
-        self.state.apply({along: plan_export.AXES[along].value(place)})
+        self.state.apply({along: AXES[along].value(place)})
 
     def _offer(self, kinds: Sequence[CurveKind]) -> CurveKind:
         """Offer the curves of an engine; return the chosen ones."""
@@ -457,32 +466,32 @@ class CurvesPage(PlannerPage):
         inputs = model.complete(current.inputs)
         inputs = replace(inputs, devices=request.devices, host=request.host)  # what others leave
         chosen = 0 if current.plan is None else current.plan.context_asked
-        end = plan_export.curve_end(model.h.trained_context, chosen)
+        end = curve_end(model.h.trained_context, chosen)
         engine = current.engine
         kind = MEMORY if engine is None else self._offer(engine.curves)
-        key = plan_export.curves_key(model.h, inputs, end, kind)
+        key = curves_key(model.h, inputs, end, kind)
         self.plot.show_plan(current.plan)
         if key == self._wanted:
             return
         self._wanted = key
         cached = self._cache.get(key)
-        if isinstance(cached, plan_export.Curves):
+        if isinstance(cached, Curves):
             self._slot.cancel()
             self._take(cached)
             return
 
         environment = self.state.environment
 
-        def make(job: Job) -> plan_export.Curves:
-            return plan_export.make_curves(model.h, inputs, environment, job.check, end, kind)
+        def make(job: Job) -> Curves:
+            return make_curves(model.h, inputs, environment, job.check, end, kind)
 
-        def done(curves: plan_export.Curves) -> None:
+        def done(curves: Curves) -> None:
             self._cache.put(key, curves)
             self._take(curves)
 
         self._slot.run("Drawing memory curves", make, done, self.app.report)
 
-    def _take(self, curves: plan_export.Curves | None) -> None:
+    def _take(self, curves: Curves | None) -> None:
         trained = 0 if self._model is None else self._model.h.trained_context
         self.plot.show_curves(curves, trained)
         if curves is not None:

@@ -19,9 +19,9 @@ from explorer.planner import Device, Host
 from explorer.planner.devices import GIB, parse_gpu, parse_memory
 from explorer.planner.plans import Range
 from explorer.planner.settings import CACHE_TYPES
+from explorer.present.curves import context_stops
 from explorer.present.engines import range_text
 from explorer.present.plan import device_name, device_text, short_name, size_text
-from explorer.present.plan_export import context_stops
 from explorer.present.tables.plans import GPUS
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobSlot

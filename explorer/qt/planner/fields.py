@@ -26,8 +26,8 @@ from PySide6.QtWidgets import QLabel, QPushButton, QWidget
 from explorer.errors import PlanError
 from explorer.planner.devices import parse_context, parse_memory
 from explorer.planner.plans import Level
+from explorer.present.curves import Stops
 from explorer.present.plan import size_text
-from explorer.present.plan_export import Stops
 from explorer.qt.theme import TILE_CORNER, Space, TextSize, style_text, warning_colour
 from explorer.qt.widgets.cells import level_colours
 from explorer.qt.widgets.controls import MOST_VISIBLE

@@ -17,9 +17,9 @@ from pytestqt.qtbot import QtBot
 
 from explorer.planner import Device, Host
 from explorer.planner.plans import MEMORY, Level
+from explorer.present.curves import Curves
 from explorer.present.engines import left_to_engine
 from explorer.present.plan import amount_text
-from explorer.present.plan_export import Curves
 from explorer.qt.document import Document
 from explorer.qt.planner.controls import StopSlider
 from explorer.text import bytes_text, integer_text
