@@ -33,11 +33,11 @@ from explorer.qt.planner.fields import (
     CalmSpinBox,
     SizeEdit,
     TokenSpinBox,
-    buddy_label,
     colour_text,
 )
 from explorer.qt.planner.state import CurrentPlan, PlannerState
 from explorer.qt.theme import Space, ink_of
+from explorer.qt.widgets.controls import label_of
 from explorer.qt.widgets.icons import FoldButton, IconButton
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.painting import plain_tip
@@ -319,7 +319,7 @@ class SettingsControls(QtWidgets.QWidget):
         """Make the line of a setting."""
         setting, editor, slider = row.setting, row.editor, row.slider
         plain = setting.title.replace("&", "")
-        row.label = buddy_label(setting.title, editor)
+        row.label = label_of(editor, setting.title)
         row.label.setWordWrap(True)
         row.label.setFixedWidth(self.fontMetrics().horizontalAdvance(_WIDEST_NAMED))
         editor.setToolTip(setting.tip)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from PySide6 import QtCore, QtWidgets
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QAction, QFocusEvent, QKeyEvent, QKeySequence
+from PySide6.QtGui import QFocusEvent, QKeyEvent
 
 from explorer.errors import PlanError
 from explorer.hardware.catalogue import Catalogue, load_catalogue
@@ -30,7 +30,6 @@ from explorer.qt.planner.fields import (
     CalmSpinBox,
     SizeEdit,
     TokenSpinBox,
-    buddy_label,
     colour_text,
     menu_button,
     push_button,
@@ -38,7 +37,8 @@ from explorer.qt.planner.fields import (
 from explorer.qt.planner.state import CurrentPlan, PlannedModel, PlannerState, read_model
 from explorer.qt.services import Services
 from explorer.qt.theme import Space, scaled
-from explorer.qt.widgets.building import Flow, column, row
+from explorer.qt.widgets.building import Flow, add_action, column, row
+from explorer.qt.widgets.controls import label_of
 from explorer.qt.widgets.labels import Tile, plain_label
 from explorer.qt.widgets.painting import plain_tip, stand_on_page
 from explorer.qt.widgets.table_model import RIGHT, Index, ItemRole, TableModel
@@ -261,7 +261,7 @@ class CatalogueDialog(QtWidgets.QDialog):
     def _lay_out(self) -> None:
         close = QtWidgets.QDialogButtonBox(QtWidgets.QDialogButtonBox.StandardButton.Cancel, self)
         close.rejected.connect(self.reject)
-        line = row(buddy_label("&How many", self.count), self.count, self.add, 1, close)
+        line = row(label_of(self.count, "&How many"), self.count, self.add, 1, close)
         around = (Space.WIDE,) * 4
         column(self.search, (self.table, 1), line, of=self, margins=around, spacing=Space.NEAR)
 
@@ -357,7 +357,7 @@ class DevicesBox(Tile):
         self.add.clicked.connect(self.show_catalogue)
         self.add.setEnabled(False)
         self.remove.clicked.connect(self._remove_selected)
-        self.table.delete_action.triggered.connect(self._remove_selected)
+        add_action(self.table, "Remove", self._remove_selected, "Delete")
         self.table.selectionModel().selectionChanged.connect(lambda *_: self._offer_removal())
         self.ram.size_chosen.connect(self._set_ram)
         self._fill_sets()
@@ -469,7 +469,7 @@ class DevicesBox(Tile):
 
     def _lay_out(self) -> None:
         buttons, around = Flow(self.add, self.remove, self.sets), (Space.WIDE,) * 4
-        ram = buddy_label("&Main memory", self.ram)
+        ram = label_of(self.ram, "&Main memory")
         memory = row(ram, self.ram, 1)
         parts = (self.empty, self.table, self.notes, buttons, memory, Flow(self.also))
         column(*parts, of=self, spacing=Space.NEAR, margins=around)
@@ -542,8 +542,8 @@ class MachineDialog(QtWidgets.QDialog):
         self.context.valueChanged.connect(self._ask_of_all)
         self.cache_type.currentIndexChanged.connect(self._ask_of_all)
         asked = Flow(
-            *(buddy_label("&Context", self.context), self.context),
-            *(buddy_label("&KV cache type", self.cache_type), self.cache_type),
+            *(label_of(self.context, "&Context"), self.context),
+            *(label_of(self.cache_type, "&KV cache type"), self.cache_type),
         )
         asked_of = plain_label(
             self, "Every model is planned with this, unless you change it in the planner:"
@@ -593,11 +593,7 @@ class _SizeDelegate(PaddedDelegate):
 
 
 class _DeviceView(QtWidgets.QTableView):
-    """The table of GPUs.
-
-    Attributes:
-        delete_action: Asks to remove what is selected.
-    """
+    """The table of GPUs."""
 
     def __init__(self, model: DeviceTable, parent: QtWidgets.QWidget) -> None:
         super().__init__(parent, showGrid=False, wordWrap=False)
@@ -622,9 +618,8 @@ class _DeviceView(QtWidgets.QTableView):
         for section in (FREE, RESERVE):
             header.setSectionResizeMode(section, QtWidgets.QHeaderView.ResizeMode.ResizeToContents)
         self.show_rows()
-        self.delete_action = self._action("Remove", "Delete")
-        self._action("Move up", "Alt+Up").triggered.connect(lambda: self._shift(-1))
-        self._action("Move down", "Alt+Down").triggered.connect(lambda: self._shift(1))
+        add_action(self, "Move up", lambda: self._shift(-1), "Alt+Up")
+        add_action(self, "Move down", lambda: self._shift(1), "Alt+Down")
 
     def show_rows(self) -> None:
         """Take the height of the GPUs, up to some."""
@@ -632,13 +627,6 @@ class _DeviceView(QtWidgets.QTableView):
         header = self.horizontalHeader().sizeHint().height()
         self.verticalHeader().setDefaultSectionSize(line + 7)
         self.setFixedHeight(header + rows * (line + 7) + 4)
-
-    def _action(self, text: str, keys: str) -> QAction:
-        action = QAction(text, self)
-        action.setShortcut(QKeySequence(keys))
-        action.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
-        self.addAction(action)
-        return action
 
     def _shift(self, by: int) -> None:
         row = self.currentIndex().row()

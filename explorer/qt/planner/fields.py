@@ -269,12 +269,6 @@ def scrolled(widget: QWidget, name: str, most: int = 0) -> ScrolledArea:
     return area
 
 
-def buddy_label(text: str, field: QWidget) -> QLabel:
-    label = QLabel(text, field.parentWidget())
-    label.setBuddy(field)
-    return label
-
-
 def push_button(parent: QWidget, text: str, tip: str) -> QPushButton:
     """Return a button that Enter in a field beside it does not press."""
     made = QPushButton(text, parent)

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 from PySide6 import QtWidgets
-from PySide6.QtCore import QByteArray, QSignalBlocker, Qt, QTimer, Signal
+from PySide6.QtCore import QByteArray, QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QGuiApplication, QResizeEvent, QShowEvent
 
 from explorer.hardware.catalogue import find_bandwidths
@@ -33,17 +33,12 @@ from explorer.present.tables.plans import (
 )
 from explorer.present.tables.table import Table
 from explorer.qt.jobs import Job, JobSlot
-from explorer.qt.planner.fields import (
-    CalmComboBox,
-    SizeEdit,
-    buddy_label,
-    push_button,
-    wrapped_label,
-)
+from explorer.qt.planner.fields import CalmComboBox, SizeEdit, push_button, wrapped_label
 from explorer.qt.planner.state import CurrentPlan, PlannerState, single_shot
 from explorer.qt.services import Services
 from explorer.qt.theme import Space, monospace_font
 from explorer.qt.widgets.building import LINE, NOTE, Flow, column, row
+from explorer.qt.widgets.controls import label_of
 from explorer.qt.widgets.table_model import TableModel
 from explorer.qt.widgets.table_view import FilterBar, TableView
 from explorer.text import exact_text, plain_text
@@ -344,7 +339,7 @@ class Bandwidths(QtWidgets.QWidget):
             field.setAccessibleName(text.replace("&", ""))
             field.setMaximumWidth(90)
             pair = QtWidgets.QWidget(self)  # they never part at the end of a line
-            row(buddy_label(text, field), field, of=pair)
+            row(label_of(field, text), field, of=pair)
             parts.append(pair)
         self.gpu.size_chosen.connect(lambda rate: self._give(main=False, rate=rate))
         self.main.size_chosen.connect(lambda rate: self._give(main=True, rate=rate))
@@ -417,7 +412,7 @@ class DetailsPage(PlannerPage):
         self._front.addWidget(self.table)
         self._front.setMinimumHeight(LEAST_LINES * self.fontMetrics().lineSpacing())
         self.chosen_alone = ChoiceLine(state, app, self)
-        label = buddy_label("&Show", self.choice)
+        label = label_of(self.choice, "&Show")
         line = row(label, self.choice, 1, self.bandwidths, margins=LINE)
         column(line, (self._front, 1), self.chosen_alone, of=self, spacing=Space.NEAR)
         self.choice.currentIndexChanged.connect(lambda _: self.refresh())
@@ -581,8 +576,7 @@ class _Lines(QtWidgets.QPlainTextEdit):
         self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         # Not while Qt lays out: a height set then can make the area around it show and hide its
         # scroll bar in turn, each from within the other, without an end.
-        self._fitting = QTimer(self, singleShot=True, interval=0)
-        self._fitting.timeout.connect(self._fit)
+        self._fitting = single_shot(self, self._fit)
         self.document().documentLayout().documentSizeChanged.connect(
             lambda _: self._fitting.start()
         )
@@ -658,7 +652,7 @@ class ExportPage(PlannerPage):
         button = push_button(self, "Copy", f"Copy {title}")
         button.setAccessibleName(button.toolTip())
         button.clicked.connect(lambda: QGuiApplication.clipboard().setText(self.text(name)))
-        label = buddy_label(title, edit)
+        label = label_of(edit, title)
         label.setContentsMargins(0, Space.TIGHT, 0, 0)  # its words beside the first line
         for place, widget in enumerate((label, edit, button)):
             self._grid.addWidget(widget, row, place)

@@ -49,7 +49,7 @@ from explorer.qt.planner.state import (
 )
 from explorer.qt.services import Services
 from explorer.qt.theme import Space, scaled, widen_with_text
-from explorer.qt.widgets.building import Flow, column, row
+from explorer.qt.widgets.building import Flow, add_action, column, row
 from explorer.qt.widgets.icons import IconButton
 from explorer.qt.widgets.labels import StatePage
 from explorer.qt.widgets.painting import plain_tip
@@ -113,8 +113,9 @@ class PlannerView(QtWidgets.QWidget):
         self._stack.addWidget(self.placeholder)
         # the panel is painted once before its plots are created
         self._making = single_shot(self, self._refresh)
-        self._add_action("&Undo setting", ("Ctrl+Z",), self.state.undo)
-        self._add_action("&Redo setting", ("Ctrl+Shift+Z", "Ctrl+Y"), self.state.redo)
+        add_action(self, "&Undo setting", self.state.undo, "Ctrl+Z", children=True)
+        keys = "Ctrl+Shift+Z", "Ctrl+Y"
+        add_action(self, "&Redo setting", self.state.redo, *keys, children=True)
         self._restore()
         self._explain_empty()
 
@@ -286,13 +287,6 @@ class PlannerView(QtWidgets.QWidget):
                 self.state.restore(text)
         except PlanError:
             self._settings.set_note(NOTE_NAME, "")  # damaged, or of a later version: start afresh
-
-    def _add_action(self, text: str, keys: Sequence[str], slot: Callable[[], None]) -> None:
-        action = QtGui.QAction(text, self)
-        action.setShortcuts([QtGui.QKeySequence(key) for key in keys])
-        action.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
-        action.triggered.connect(slot)
-        self.addAction(action)
 
     # Qt
 
@@ -478,7 +472,7 @@ class AnswerBar(QtWidgets.QWidget):
             title = "Looking for settings that fit"
             self._run(self._search, title, plan_texts.suggestions, self._show_suggestions)
         elif self._advice is None and self._current.plan is not None:
-            self._run(self._search, "Looking for the largest context", _ASK_CONTEXT, self._propose)
+            self._look_for_context()
         plan, kept = self._current.plan, self._state.basis.bandwidths
         if plan is not None:
             title, refused = "Estimating the speed", self._state.refused.emit
@@ -513,7 +507,11 @@ class AnswerBar(QtWidgets.QWidget):
         self._found, self._searched = found, searched
         self._show_offers()
         if searched and not found and self._current.plan is not None:
-            self._run(self._search, "Looking for the largest context", _ASK_CONTEXT, self._propose)
+            self._look_for_context()
+
+    def _look_for_context(self) -> None:
+        title = "Looking for the largest context"
+        self._run(self._search, title, partial(solve, "context"), self._propose)
 
     def _show_offers(self) -> None:
         advice, plan, asked = self._advice, self._current.plan, self._state.inputs.settings
@@ -574,9 +572,6 @@ class AnswerBar(QtWidgets.QWidget):
         super().changeEvent(event)
         if event.type() == QEvent.Type.PaletteChange:  # dark has become light
             self._take_colours()
-
-
-_ASK_CONTEXT: Final = partial(solve, "context")
 
 
 class PlannerBody(QtWidgets.QWidget):
