@@ -6,6 +6,7 @@ keep it.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -30,6 +31,7 @@ from explorer.quantization import TensorType
 from explorer.text import AtLeast, plain_text, shorten
 
 _LONGEST_TEXT: Final = 200
+_LONGEST_SAVED: Final = 1 << 20
 
 Saved = TypeVar("Saved", Settings, Host, Device)
 
@@ -107,8 +109,6 @@ class PlanResult:
     # how much memory is missing. None if the inputs cannot be planned at all.
     plan: Plan | None
     refusal: str = ""  # why Ollama would refuse, or why there is no plan; empty if all is well
-    # ``"requires full"`` or ``"system memory"`` where Ollama would refuse, or None
-    reason: str | None = None
 
 
 def plan(  # noqa: PLR0913 - the options by name are docs/interface.md's promise
@@ -161,13 +161,13 @@ def plan_result(
     except PlanError as error:
         if error.reason is None:
             return PlanResult(None, str(error))
-        refused = error
+        refused = str(error)
     lenient = replace(inputs.with_settings(require_full=False), host=None)
     try:
         plan = engine.plan(lenient.request(h, environment))
     except PlanError as error:
         return PlanResult(None, str(error))
-    return PlanResult(plan, str(refused), refused.reason)
+    return PlanResult(plan, refused)
 
 
 # The memory plan of a model whose tensors have other types.
@@ -320,6 +320,16 @@ def sizes_of(record: object, most: int) -> dict[str, int]:
     if len(sizes) > most:
         raise PlanError(f"{len(sizes)} saved sizes are more than {most}")
     return {saved_text(name): whole(size, "saved size", MAX_MEMORY) for name, size in sizes.items()}
+
+
+def saved_object(text: str) -> dict[str, Any]:
+    """Return the JSON object of a saved text; raise `PlanError` if it is none, or too long."""
+    if len(text) > _LONGEST_SAVED:
+        raise PlanError("a saved file is longer than any that this program saves")
+    try:
+        return _object(json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise PlanError(f"a saved file is not JSON: {error}") from error
 
 
 def saved_text(value: object) -> str:

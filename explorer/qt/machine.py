@@ -28,7 +28,6 @@ if TYPE_CHECKING:  # loaded when first needed: the window shows itself before
 
 _NOTE: Final = "machine"  # under which it is kept
 _MODEL_NOTE: Final = "plan"  # under which it is kept for each model
-_LONGEST_SAVED: Final = 1 << 18
 _MOST_NAMES: Final = 256
 _SETTLED_MS: Final = 1000  # after the last change; a drag asks for another plan with each step
 
@@ -170,13 +169,13 @@ class PlannedMachine(QObject):
 
     def asked_of(self, path: Path) -> PlanInputs | None:
         """Return what was asked of a model; None: what is asked of all."""
-        from explorer.planner.inputs import PlanInputs  # noqa: PLC0415 - as above
+        from explorer.planner.inputs import PlanInputs, saved_object  # noqa: PLC0415 - as above
 
         if path not in self._inputs:
             text, self._inputs[path] = self._notes.model_note(path, _MODEL_NOTE), None
             if text:
                 try:
-                    asked = PlanInputs.from_record(_parsed(text) | {"devices": []})
+                    asked = PlanInputs.from_record(saved_object(text) | {"devices": []})
                     self._inputs[path] = None if asked == PlanInputs() else asked
                 except PlanError:  # damaged, or of a later version: nothing was asked
                     self._notes.set_model_note(path, _MODEL_NOTE, "")
@@ -304,11 +303,11 @@ class PlannedMachine(QObject):
         text = self._notes.note(_NOTE)
         if not text:
             return
-        from explorer.planner.inputs import devices_of, host_of, sizes_of  # noqa: PLC0415
+        from explorer.planner.inputs import devices_of, host_of, saved_object, sizes_of  # noqa: PLC0415 - as above
         from explorer.planner.settings import CACHE_TYPES, CONTEXT  # noqa: PLC0415
 
         try:
-            saved = _parsed(text)
+            saved = saved_object(text)
             reserves = sizes_of(saved.get("reserves", {}), _MOST_NAMES)
             bandwidths = sizes_of(saved.get("bandwidths", {}), _MOST_NAMES)
             devices = devices_of(saved["devices"]) if "devices" in saved else None
@@ -327,15 +326,3 @@ class PlannedMachine(QObject):
 def plain_name(name: str) -> str:
     """Return a GPU's name as it is compared."""
     return " ".join(name.casefold().split())
-
-
-def _parsed(text: str) -> dict[str, Any]:
-    if len(text) > _LONGEST_SAVED:
-        raise PlanError("the saved machine is longer than any that this program saves")
-    try:
-        saved = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise PlanError(f"the saved machine is not JSON: {error}") from error
-    if not isinstance(saved, dict):
-        raise PlanError("the saved machine is not a JSON object")
-    return saved

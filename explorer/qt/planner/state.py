@@ -30,6 +30,7 @@ from explorer.planner.inputs import (
     devices_of,
     header_to_plan,
     plan_result,
+    saved_object,
     saved_text,
 )
 from explorer.planner.plans import Engine, Plan
@@ -111,7 +112,6 @@ _QUICK_S: Final = 0.006
 """A plan that took longer the last time is made by a worker: a drag must be painted in 16 ms."""
 
 _LONGEST_NAME: Final = 60
-_LONGEST_SAVED: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -584,14 +584,7 @@ class _Saved(NamedTuple):
 
 
 def _parse(text: str) -> _Saved:
-    if len(text) > _LONGEST_SAVED:
-        raise PlanError("the saved scenarios are too long to be ours")
-    try:
-        saved = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise PlanError(f"the saved scenarios are no JSON: {error}") from error
-    if not isinstance(saved, dict):
-        raise PlanError("the saved scenarios are no JSON object")
+    saved = saved_object(text)
     rows, named = saved.get("scenarios", []), saved.get("sets", {})
     if not isinstance(rows, list) or not isinstance(named, dict) or len(rows) > MOST_SCENARIOS:
         raise PlanError("the saved scenarios are damaged")
