@@ -61,7 +61,7 @@ class PlanInputs:
             PlanError: There is none of that name.
         """
         chosen = None if self.profile is None else engine_named(self.profile)
-        if chosen is None or chosen.accepts(h) or not chosen.runs_on(self.devices):
+        if chosen is None or chosen.refusal(h) or not chosen.runs_on(self.devices):
             return default_engine(h, self.devices)
         return chosen
 

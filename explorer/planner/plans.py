@@ -506,12 +506,6 @@ class Trial(NamedTuple):
     is_hopeless: bool = False  # whether neither this nor anything larger can fit; no when unsure
 
 
-class Refusal(NamedTuple):
-    """Why an engine cannot load a model."""
-
-    why: str
-
-
 class Engine(ABC):
     """A program that loads models, and its rules.
 
@@ -559,10 +553,10 @@ class Engine(ABC):
                 `PlanError.reason`).
         """
 
-    def accepts(self, h: Hyperparameters) -> Refusal | None:
-        """Return why the program cannot load a model's files; None if it can."""
+    def refusal(self, h: Hyperparameters) -> str:
+        """Return why the program cannot load a model's files; empty if it can."""
         del h
-        return None
+        return ""
 
     def unknown(self, h: Hyperparameters) -> str:
         """Return what of a model's plan is not known: "its KV cache"; empty where all is.

@@ -202,9 +202,8 @@ def test_what_is_no_gguf_file_is_refused_and_planned_otherwise() -> None:
     other = Hyperparameters(folder=Folder({"model_type": "new", "num_hidden_layers": 2}, (), ()))
     assert default_engine(other).name == "transformers"
     for name in ("llama.cpp", "ollama", "ollama-graphsize"):
-        refusal = ENGINES[name].accepts(other)
-        assert refusal is not None
-        assert refusal.why.endswith("GGUF files")
+        refusal = ENGINES[name].refusal(other)
+        assert refusal.endswith("GGUF files")
         with pytest.raises(PlanError):
             plan(other, profile=name)
 

@@ -139,9 +139,8 @@ def test_folders_made_for_mlx_are_planned_by_it() -> None:
     made_for = Folder({**base.config, "quantization": {"bits": 4, "group_size": 64}}, (), ())
     assert default_engine(Hyperparameters(folder=made_for)).name == "mlx"
     gptq = folder_of("llama-3.1-8b|gptq4-g128")
-    refusal = ENGINES["mlx"].accepts(Hyperparameters(folder=gptq))
-    assert refusal is not None
-    assert "not quantized for MLX" in refusal.why
+    refusal = ENGINES["mlx"].refusal(Hyperparameters(folder=gptq))
+    assert "not quantized for MLX" in refusal
 
 
 def test_every_formula_gives_its_figure_and_the_command_names_the_folder(tmp_path: Path) -> None:

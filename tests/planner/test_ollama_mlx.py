@@ -88,9 +88,9 @@ def test_the_context_of_the_model_s_own_parameters_holds_where_none_is_asked_for
 def test_what_it_does_not_load_is_refused() -> None:
     engine = ENGINES["ollama-mlx"]
     folder = folder_of("llama-3.1-8b|none")
-    assert engine.accepts(Hyperparameters(folder=folder)) is not None
+    assert engine.refusal(Hyperparameters(folder=folder))
     other = Hyperparameters(blobs=folder_of("phi-4|none"))
-    assert engine.accepts(other) is not None
+    assert engine.refusal(other)
     with pytest.raises(PlanError, match="name one"):
         plan(Hyperparameters(blobs=folder), profile="ollama-mlx")
 
@@ -126,7 +126,6 @@ def test_a_model_of_ollama_s_store_has_the_bytes_of_its_layers(shared_data: Path
         files = sum(file.source.size for file in model.files)
     assert h.folder is None
     assert h.layer_bytes == files
-    refusal = ENGINES["ollama-mlx"].accepts(h)
-    assert refusal is not None
-    assert "kv_lora_rank" in refusal.why  # the tiny model has no latent
+    refusal = ENGINES["ollama-mlx"].refusal(h)
+    assert "kv_lora_rank" in refusal  # the tiny model has no latent
     assert default_engine(h).name == "ollama-mlx"  # which says so

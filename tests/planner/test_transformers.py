@@ -195,9 +195,8 @@ def test_weights_of_bitsandbytes_are_those_of_the_files_but_for_what_is_read_and
         made = plan(h, Settings(context=64, dtype=dtype), (CARD,), profile=NAME)
         assert made.weights == sum(spec.nbytes for spec in specs[:-1])
     assert "package bitsandbytes" in made.warnings[-1]
-    refusal = ENGINES["vllm"].accepts(h)
-    assert refusal is not None
-    assert "unknown quantization method bitsandbytes; its plugin" in refusal.why
+    refusal = ENGINES["vllm"].refusal(h)
+    assert "unknown quantization method bitsandbytes; its plugin" in refusal
 
 
 def test_the_best_type_of_the_cache_is_one_that_the_program_has() -> None:

@@ -211,11 +211,10 @@ def test_what_is_not_known_is_refused_and_left_to_another_engine() -> None:
         ({"quantization": {"bits": 4, "group_size": 64}}, "quantized for MLX", "mlx"),
     ):
         refused = header(**changes)
-        refusal = engine.accepts(refused)
-        assert refusal is not None
-        assert why in refusal.why
+        refusal = engine.refusal(refused)
+        assert why in refusal
         assert default_engine(refused, (gpu(),)).name == other
-    assert engine.accepts(Hyperparameters()) is not None
+    assert engine.refusal(Hyperparameters())
     old = Device("0", "CUDA", 16 * GIB, name="T4", compute=(7, 5))
     with pytest.raises(PlanError, match="--dtype half"):
         planned(LLAMA, old)

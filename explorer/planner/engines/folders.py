@@ -27,7 +27,6 @@ from explorer.planner.plans import (
     Number,
     Plan,
     Range,
-    Refusal,
     Term,
     Verdict,
     sum_term,
@@ -75,18 +74,16 @@ class FolderEngine(Engine):
         del folder
         return ""
 
-    def accepts(self, h: Hyperparameters) -> Refusal | None:
+    def refusal(self, h: Hyperparameters) -> str:
         """Refuse what is no folder, and what the program refuses or nobody knows of it."""
         folder = self.model_of(h)
         if folder is None:
-            return Refusal(
-                f"{self.short_title} loads folders of safetensors with their config.json"
-            )
+            return f"{self.short_title} loads folders of safetensors with their config.json"
         try:
             self.check(folder)
         except PlanError as error:
-            return Refusal(error.what)
-        return None
+            return error.what
+        return ""
 
     def unknown(self, h: Hyperparameters) -> str:
         """Return what of a model's plan is not known."""
@@ -114,9 +111,9 @@ class FolderEngine(Engine):
 
     def plan(self, request: PlanRequest) -> Plan:
         """Return the plan."""
-        refusal, folder = self.accepts(request.h), self.model_of(request.h)
-        if refusal is not None or folder is None:
-            raise PlanError("" if refusal is None else refusal.why)
+        refusal, folder = self.refusal(request.h), self.model_of(request.h)
+        if refusal or folder is None:
+            raise PlanError(refusal)
         made = self.outcome(request, folder)
         return Plan(
             engine=self,

@@ -19,17 +19,7 @@ from explorer.planner.engines.llama_cpp.allocation import Settings, allocate
 from explorer.planner.engines.llama_cpp.engine import split_over
 from explorer.planner.engines.llama_cpp.outcome import Outcome
 from explorer.planner.hyperparameters import Hyperparameters
-from explorer.planner.plans import (
-    Accuracy,
-    Effective,
-    Engine,
-    Holding,
-    Level,
-    Plan,
-    Range,
-    Refusal,
-    Verdict,
-)
+from explorer.planner.plans import Accuracy, Effective, Engine, Holding, Level, Plan, Range, Verdict
 from explorer.planner.request import PlanRequest
 from explorer.text import AtLeast
 
@@ -54,22 +44,22 @@ class IkLlamaCpp(Engine):
         del h
         return f"its {_COMPUTE}"
 
-    def accepts(self, h: Hyperparameters) -> Refusal | None:
+    def refusal(self, h: Hyperparameters) -> str:
         """Refuse what it does not load, and architectures whose cache follows rules of its own."""
         header = h.ik_llama_cpp
         if isinstance(header, str):
-            return Refusal(header)
+            return header
         is_plain = header.mla == (header.architecture in _LATENT)
         odd = (*header.recurrent, *header.index_lengths, *header.compression, *header.history)
         if is_plain and not any(odd):
-            return None
-        return Refusal("what ik_llama.cpp caches of this architecture is not known here")
+            return ""
+        return "what ik_llama.cpp caches of this architecture is not known here"
 
     def plan(self, request: PlanRequest) -> Plan:
         """Lay out weights and cache, all layers on GPUs unless fewer are asked for."""
-        refusal, header = self.accepts(request.h), request.h.ik_llama_cpp
-        if refusal is not None or isinstance(header, str):
-            raise PlanError("" if refusal is None else refusal.why)
+        refusal, header = self.refusal(request.h), request.h.ik_llama_cpp
+        if refusal or isinstance(header, str):
+            raise PlanError(refusal)
         asked, devices = request.settings, request.devices
         layers = header.blocks + 1 if asked.num_gpu is None else asked.num_gpu
         settings = Settings(

@@ -80,10 +80,10 @@ def default_engine(h: Hyperparameters, devices: Sequence[Device] = ()) -> Engine
         if h.folder.is_mlx:
             return ENGINES[_MLX]
         each = [ENGINES[name] for name in _OF_FOLDERS]
-        able = [engine for engine in each if engine.accepts(h) is None]
+        able = [engine for engine in each if not engine.refusal(h)]
         here = [engine for engine in able if engine.runs_on(devices)]
         return (here or able or [engine for engine in each if engine.runs_on(devices)])[0]
-    if isinstance(h.llama_cpp, str) and ENGINES[_IK].accepts(h) is None:
+    if isinstance(h.llama_cpp, str) and not ENGINES[_IK].refusal(h):
         return ENGINES[_IK]
     return ENGINES[_OLLAMA if h.in_ollama_store else _LLAMA_CPP]
 
@@ -100,7 +100,7 @@ def engines_for(h: Hyperparameters, devices: Sequence[Device] = ()) -> list[Engi
         for engine in ENGINES.values()
         if engine is default
         or (
-            engine.accepts(h) is None
+            not engine.refusal(h)
             and engine.runs_on(devices)
             and not (engine.unknown(h) and is_known)
         )

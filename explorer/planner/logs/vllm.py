@@ -50,9 +50,8 @@ def compare_vllm(asked: PlanRequest, measured: Measured) -> Comparison:
     Raises:
         PlanError: vLLM does not load such files, or would refuse these settings.
     """
-    refusal = VLLM.accepts(asked.h)
-    if refusal is not None:
-        raise PlanError(f"the log is vLLM's, and this model has no plan of vLLM: {refusal.why}")
+    if refusal := VLLM.refusal(asked.h):
+        raise PlanError(f"the log is vLLM's, and this model has no plan of vLLM: {refusal}")
     settings = Settings(**measured.settings)
     copies, stages = settings.tensor_parallel or 1, settings.pipeline_parallel or 1
     devices = _devices(measured, asked.devices, copies * stages)

@@ -24,7 +24,7 @@ from explorer.planner.engines.llama_cpp.kernels import lacks_kernel
 from explorer.planner.engines.llama_cpp.outcome import Outcome, compute_most
 from explorer.planner.engines.llama_cpp.programs import PROGRAMS, SERVER
 from explorer.planner.hyperparameters import Hyperparameters
-from explorer.planner.plans import Accuracy, Effective, Engine, Plan, Refusal, difference_notes
+from explorer.planner.plans import Accuracy, Effective, Engine, Plan, difference_notes
 from explorer.planner.request import PlanRequest
 from explorer.planner.searching import largest_held
 from explorer.planner.settings import Settings
@@ -47,9 +47,9 @@ class ServerEngine(Engine):
     context_step = 256  # it rounds contexts up
     most_parallel = MAX_SEQUENCES
 
-    def accepts(self, h: Hyperparameters) -> Refusal | None:
+    def refusal(self, h: Hyperparameters) -> str:
         """Refuse everything but GGUF files."""
-        return Refusal("llama.cpp reads GGUF files") if h.is_safetensors else None
+        return "llama.cpp reads GGUF files" if h.is_safetensors else ""
 
     def is_slow(self, h: Hyperparameters) -> bool:
         """Say that experts may be left on the CPU, which takes many trials."""

@@ -44,7 +44,6 @@ from explorer.planner.plans import (
     Holding,
     Level,
     Range,
-    Refusal,
     Verdict,
 )
 from explorer.planner.request import PlanRequest
@@ -77,11 +76,11 @@ class OllamaMlx(FolderEngine):
         """Return the tensor layers of its store."""
         return h.blobs
 
-    def accepts(self, h: Hyperparameters) -> Refusal | None:
+    def refusal(self, h: Hyperparameters) -> str:
         """Refuse what has no tensor layers, and architectures that this engine does not run."""
         if h.blobs is None:
-            return Refusal("Ollama's MLX engine loads models of its store in safetensors")
-        return super().accepts(h)
+            return "Ollama's MLX engine loads models of its store in safetensors"
+        return super().refusal(h)
 
     def check(self, folder: Folder) -> None:
         """Refuse architectures that this engine does not run."""

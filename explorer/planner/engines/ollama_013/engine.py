@@ -24,7 +24,6 @@ from explorer.planner.plans import (
     Layer,
     Plan,
     Range,
-    Refusal,
     Term,
     Trial,
     difference_notes,
@@ -51,18 +50,17 @@ class Ollama013(Engine):
     )
     grows = False  # a graph is charged to GPUs that a longer context may leave out
 
-    def accepts(self, h: Hyperparameters) -> Refusal | None:
+    def refusal(self, h: Hyperparameters) -> str:
         """Refuse what is no GGUF file, and types of tensors that Ollama never loaded."""
         if h.is_safetensors:
-            return Refusal("Ollama up to 0.13 loads GGUF files")
+            return "Ollama up to 0.13 loads GGUF files"
         kind = quoted(h.tensors.foreign)
-        return Refusal(f"Ollama does not load tensors of type {kind}") if kind else None
+        return f"Ollama does not load tensors of type {kind}" if kind else ""
 
     def plan(self, request: PlanRequest) -> Plan:
         """Apply the formulas of each architecture, and lay the layers out."""
-        refusal = self.accepts(request.h)
-        if refusal is not None:
-            raise PlanError(refusal.why)
+        if refusal := self.refusal(request.h):
+            raise PlanError(refusal)
         effective = effective_for(request)
         layout = layout_for(request, effective)
         holdings = tuple(_holdings(layout))
