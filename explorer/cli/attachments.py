@@ -47,9 +47,7 @@ class Attached:
             if not is_adapter(model):
                 what = "is neither an adapter nor an importance matrix. `survey` measures models"
                 raise ExplorerError(what, model.path)
-            other = None
-            if base is not None:
-                other = stack.enter_context(open_model(options.model_path(base)))
+            other = options.open_given(stack, base, open_model)
             return cls(list(measure_updates(model, other, progress=progress)))
 
     def record(self, model: Model) -> dict[str, Any]:

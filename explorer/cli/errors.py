@@ -164,15 +164,12 @@ def compare_command(  # noqa: PLR0913 - one for each argument and option
             output.write(output.style(f"\n{output.wrapped(headline)}\n", bold=True))
             output.write(output.sums_text(sums, Source.ERRORS, *more))
         output.write("\n".join([*_summary(matching, total, whole=not names), ""]))
-    return _told(found)
+    return _exit_code(found)
 
 
-def _told(rows: Iterable[PairRow]) -> int:
-    """Tell of the first pair that could not be read; return the exit code."""
-    damage = next((row.error for row in rows if row.error is not None), None)
-    if damage is not None:
-        output.write_error(str(damage))
-    return 0 if damage is None else 1
+def _exit_code(rows: Iterable[PairRow]) -> int:
+    """Write which pair could not be read first, if any; return the exit code."""
+    return output.exit_code(next((row.error for row in rows if row.error is not None), None))
 
 
 class _Asked(NamedTuple):
@@ -192,19 +189,17 @@ def _opened(
 ) -> tuple[Model, list[Model], list[Matching], list[Comparison]]:
     """Open a model and those that are compared with it; say how much is to be read."""
     reference, *candidates = (stack.enter_context(open_model(path)) for path in paths)
-    _, _, names, matrix_path, files, workers, fetch = asked
-    files.check()
-    options.agree_to_fetch((reference, *candidates), fetch or bool(names))
-    matrix = None
-    if matrix_path is not None:
-        matrix = stack.enter_context(open_matrix(options.model_path(matrix_path)))
+    asked.files.check()
+    options.agree_to_fetch((reference, *candidates), asked.fetch or bool(asked.names))
+    matrix = options.open_given(stack, asked.matrix_path, open_matrix)
     matchings = [match_models(reference, model) for model in candidates]
     both = [(reference, model) for model in candidates]
     comparisons = [
-        Comparison(_chosen(matching, names, models), importance=matrix, models=models)
+        Comparison(_chosen(matching, asked.names, models), importance=matrix, models=models)
         for matching, models in zip(matchings, both, strict=True)
     ]
-    output.write_to_read(*unread(chain.from_iterable(one.left() for one in comparisons)), workers)
+    left = chain.from_iterable(one.left() for one in comparisons)
+    output.write_to_read(*unread(left), asked.workers)
     return reference, candidates, matchings, comparisons
 
 
@@ -242,7 +237,7 @@ def _compare_both(asked: _Asked, *, as_json: bool) -> int:
             if not names:
                 output.write(output.sums_text(one, Source.ERRORS, *more))
             output.write("\n".join([*_summary(matching, whole, whole=not names), ""]))
-    return _told(chain.from_iterable(found))
+    return _exit_code(chain.from_iterable(found))
 
 
 def _worst_first(rows: Iterable[SidesRow]) -> list[SidesRow]:

@@ -64,10 +64,7 @@ def compare_folder(  # noqa: PLR0913 - the options of the command
     with ExitStack() as stack:
         original = stack.enter_context(open_model(options.model_path(original_path)))
         options.agree_to_fetch([original], fetch)
-        matrix = None
-        if matrix_path is not None:
-            matrix = stack.enter_context(open_matrix(options.model_path(matrix_path)))
-
+        matrix = options.open_given(stack, matrix_path, open_matrix)
         left: list[WeightsPair] = []
 
         def prepare(model: Model) -> tuple[int, tuple[Model, Comparison]]:

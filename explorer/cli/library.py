@@ -353,7 +353,5 @@ def _check_text(path: str, problems: Sequence[Problem]) -> str:
         return f"{title}: nothing wrong found\n"
     errors = sum(problem.severity is Severity.ERROR for problem in problems)
     counts = {"error": errors, "warning": len(problems) - errors}
-    parts = [
-        f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in counts.items() if count
-    ]
+    parts = [counted(count, noun) for noun, count in counts.items() if count]
     return f"{title}: {', '.join(parts)}\n{output.problem_lines(problems)}"

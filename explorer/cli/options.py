@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -140,6 +141,13 @@ def model_path(path: str, root: str | None = None) -> Path:
     if root is not None:
         raise click.UsageError("--root belongs to a name of a model, such as ollama:llama3")
     return parse_address(path) if is_address(path) else Path(path)
+
+
+def open_given(
+    stack: ExitStack, path: str | None, open_file: Callable[[Path], Model]
+) -> Model | None:
+    """Open the model or the matrix of an option for a stack to close; None where none is given."""
+    return None if path is None else stack.enter_context(open_file(model_path(path)))
 
 
 def agree_to_fetch(models: Sequence[Model | None], agreed: bool) -> None:

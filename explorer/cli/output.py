@@ -101,6 +101,14 @@ def write_error(message: str) -> None:
     _write_line("error", message)
 
 
+def exit_code(damage: ExplorerError | None) -> int:
+    """Write what could not be read, if anything; return the exit code of a command."""
+    if damage is None:
+        return 0
+    write_error(str(damage))
+    return 1
+
+
 def write_to_read(weights: int, nbytes: int, workers: int) -> None:
     """Say on a terminal how much is read, and about how long that takes; nothing of nothing."""
     from explorer.present.survey import to_read_text  # noqa: PLC0415 - `--version` needs no NumPy
@@ -314,14 +322,13 @@ def table_of(
     return lines.head + "".join(map(lines.line, printed)) + more
 
 
-def print_rows(  # noqa: PLR0913 - three have a default
+def print_rows(
     described: Table[_Row],
     known: Sequence[_Row],
     rows: Iterable[_Row],
     *,
     needed: bool,
     longest: int = _WIDEST_COLUMN,
-    above: str = "",
 ) -> Iterator[_Row]:
     """Print the line of each row when it comes, below the head of the table; yield the rows.
 
@@ -333,10 +340,9 @@ def print_rows(  # noqa: PLR0913 - three have a default
         rows: The rows.
         needed: Whether they are needed even if nobody reads what is printed.
         longest: Characters of a cell with words.
-        above: Printed above the head.
     """
     lines = TableLines(described, known, longest, _FIGURE_WIDTH)
-    write(above + lines.head)
+    write(lines.head)
     yield from takewhile(lambda row: write(lines.line(row)) or needed, rows)
 
 

@@ -157,9 +157,7 @@ def recipes_command(  # noqa: PLR0913 - one for each option
         raise click.UsageError("--original and --root belong to one model, not to a folder")
     files = output.TableFiles(csv_path, parquet_path)
     with ExitStack() as stack:
-        matrix = None
-        if matrix_path is not None:
-            matrix = stack.enter_context(open_matrix(options.model_path(matrix_path)))
+        matrix = options.open_given(stack, matrix_path, open_matrix)
         asked = _Asked(names, matrix, _machine(gpus, context), workers, errors)
         if each:
             about = {"folder": path, "imatrix": matrix_path}
@@ -168,9 +166,7 @@ def recipes_command(  # noqa: PLR0913 - one for each option
         refusal = asked.refusal(model)
         if refusal is not None:
             raise ExplorerError(refusal, model.path)
-        original = None
-        if original_path is not None:
-            original = stack.enter_context(open_model(options.model_path(original_path)))
+        original = options.open_given(stack, original_path, open_model)
         files.check()
         options.agree_to_fetch((model if original is None else original,), fetch or not errors)
         trial = _Trial(asked, model, original)

@@ -188,12 +188,8 @@ def _write_report(
     """Write the report of a model; return whether weights that should be there cannot be read."""
     with ExitStack() as stack:
         model = stack.enter_context(open_model(path))
-        other = None
-        if how.reference is not None:
-            other = stack.enter_context(open_model(options.model_path(how.reference)))
-        matrix = None
-        if how.imatrix is not None:
-            matrix = stack.enter_context(open_matrix(options.model_path(how.imatrix)))
+        other = options.open_given(stack, how.reference, open_model)
+        matrix = options.open_given(stack, how.imatrix, open_matrix)
         _check_target(target)
         refuse_folder_in_store(pictures)
         options.agree_to_fetch((model, other), how.fetch or not how.survey)
@@ -222,9 +218,7 @@ def _write_report(
             with output.open_target(pictures / name) as stream:
                 stream.write(text)
         output.write(f"{plain_text(str(pictures))}: {len(drawn)} pictures written\n")
-    if data.damaged is not None:
-        output.write_error(str(data.damaged))
-    return data.damaged is not None
+    return bool(output.exit_code(data.damaged))
 
 
 def _pictures(data: ReportData) -> Iterator[tuple[str, str]]:

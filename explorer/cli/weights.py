@@ -213,9 +213,7 @@ def survey_command(  # noqa: PLR0913 - options of the command line
     elif found.count == len(numbers):  # else the reader went away
         left_out = sums.total.tensors - found.count
         output.write(_left_out_text(left_out) + output.sums_text(sums, Source.STATISTICS))
-    if found.damaged is not None:
-        output.write_error(str(found.damaged))
-    return 0 if found.damaged is None else 1
+    return output.exit_code(found.damaged)
 
 
 def _cached(model: Model, no_cache: bool) -> CachedSurvey:
