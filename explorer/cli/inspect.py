@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -13,7 +11,7 @@ from explorer.errors import ExplorerError
 from explorer.formats import MetadataEntry, Model, Problem, Severity, open_model
 from explorer.formats.attachments import is_adapter, is_importance_matrix
 from explorer.formats.facts import describe
-from explorer.present.model import type_text
+from explorer.present.model import json_value, type_text
 from explorer.present.problems import problems_of
 from explorer.present.quantization import declared_quantization
 from explorer.present.tables.facts import model_facts
@@ -77,18 +75,11 @@ def _entry_record(model: Model, entry: MetadataEntry, problems: list[Problem]) -
     return {"key": entry.key} | entry_record(model, entry, failed)
 
 
-def _plain(value: Any) -> Any:
-    """Return sequences as lists and paths as texts, for JSON; other values as they are."""
-    if isinstance(value, Path):
-        return str(value)
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(item) for item in value]
-    return value
-
-
 def _fields(found: object, *names: str) -> dict[str, Any]:
     """Return attributes of an object as JSON has them, where `nbytes` is "bytes"."""
-    return {name: _plain(getattr(found, "nbytes" if name == "bytes" else name)) for name in names}
+    return {
+        name: json_value(getattr(found, "nbytes" if name == "bytes" else name)) for name in names
+    }
 
 
 @click.command("inspect")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from explorer.formats.attachments import is_adapter, is_importance_matrix
@@ -76,14 +77,17 @@ def plain_value(model: Model, entry: MetadataEntry) -> Any:
     Raises:
         ExplorerError: The file changed since it was opened, or the value is too large to decode.
     """
-    return _plain(
+    return json_value(
         entry.value if entry.length is None else first_elements(model, entry, _ARRAY_ELEMENTS)
     )
 
 
-def _plain(value: Any) -> Any:
+def json_value(value: Any) -> Any:
+    """Return sequences as lists and paths as texts, for JSON; other values as they are."""
+    if isinstance(value, Path):
+        return str(value)
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(item) for item in value]
+        return [json_value(item) for item in value]
     return value
 
 
