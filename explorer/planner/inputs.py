@@ -139,16 +139,22 @@ def plan(  # noqa: PLR0913 - the options by name are docs/interface.md's promise
     return engine_named(profile).plan(request)
 
 
-def completed(inputs: PlanInputs, model: Model) -> PlanInputs:
-    """Return inputs with the bytes of a model's separate projector; reads its header.
+def separate_projector_bytes(model: Model) -> int:
+    """Return the bytes of the tensors of a model's separate projector; reads its header.
 
     Raises:
         ExplorerError: The projector cannot be read.
     """
     if model.projector is None:
-        return inputs
+        return 0
     with open_model(model.projector) as projector:
-        return inputs.with_settings(projector_bytes=projector.nbytes)
+        return projector.nbytes
+
+
+def completed(inputs: PlanInputs, model: Model) -> PlanInputs:
+    """Return inputs with the bytes of a model's separate projector; raises as that does."""
+    nbytes = separate_projector_bytes(model)
+    return inputs.with_settings(projector_bytes=nbytes) if nbytes else inputs
 
 
 def plan_result(

@@ -17,7 +17,6 @@ from explorer.analysis.recipes.fits import MixRow, RecipeFit, compare_with_recip
 from explorer.analysis.survey_cache import SurveyCache
 from explorer.analysis.surveys import run_survey, telling_rows
 from explorer.errors import ExplorerError, PlanError
-from explorer.formats import open_model
 from explorer.formats.facts import Facts, describe
 from explorer.formats.model import Model, Problem
 from explorer.formats.tensors import Tensor, is_matrix_shape
@@ -25,7 +24,7 @@ from explorer.hardware.catalogue import load_catalogue
 from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host, Settings
 from explorer.planner.engines.registry import default_engine
-from explorer.planner.inputs import header_to_plan
+from explorer.planner.inputs import header_to_plan, separate_projector_bytes
 from explorer.planner.plans import Plan
 from explorer.planner.request import PlanRequest
 from explorer.present.problems import problems_of
@@ -258,7 +257,7 @@ def _plans(
     cases = list(product(targets, contexts or _contexts(longest)))
     try:
         h = header_to_plan(model)
-        settings = Settings(projector_bytes=_projector_bytes(model))
+        settings = Settings(projector_bytes=separate_projector_bytes(model))
     except ExplorerError as error:
         return [PlannedCase(*case, None, error.what) for case in cases[:1]]
     found = []
@@ -277,10 +276,3 @@ def _contexts(longest: int | None) -> list[int]:
     """Return the usual contexts and the model's maximum; none above that."""
     most = longest or max(_USUAL_CONTEXTS)
     return sorted({min(context, most) for context in (*_USUAL_CONTEXTS, most)})
-
-
-def _projector_bytes(model: Model) -> int:
-    if model.projector is None:
-        return 0
-    with open_model(model.projector) as separate:
-        return separate.nbytes

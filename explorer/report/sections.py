@@ -301,12 +301,9 @@ def _bits_per_weight(one: ReportTensor) -> float:
     return one.tensor.bits_per_weight or math.nan
 
 
-def _relative_rmse(one: ReportTensor) -> float:
-    return one.errors.get("relative_rmse", math.nan)
-
-
-def _weighted_rmse(one: ReportTensor) -> float:
-    return one.errors.get("weighted_relative_rmse", math.nan)
+def _error(name: str) -> Callable[[ReportTensor], float]:
+    """Return an error of a tensor; NaN where it was not compared."""
+    return lambda one: one.errors.get(name, math.nan)
 
 
 relative_step = _of_weights(relative_step_error)
@@ -319,11 +316,12 @@ def _weights(data: ReportData) -> dict[str, Any]:
     matrices = [one for one in data.tensors if one.is_matrix]
     if compared:
         title, name = f"{WORST_TENSORS}: largest error against the reference", "relative_rmse"
-        hot = rank(matrices, _relative_rmse)
+        hot = rank(matrices, _error(name))
     else:
         title = f"{WORST_TENSORS}: coarsest rounding, estimated from the block scales"
         hot, name = rank(matrices, relative_step), "step_error"
-    weighted = rank(matrices, _weighted_rmse)  # empty without an importance matrix
+    # empty without an importance matrix
+    weighted = rank(matrices, _error("weighted_relative_rmse"))
     outliers = rank(matrices, _of_weights(outlier_ratio))
     return {
         "read": True,
@@ -407,7 +405,7 @@ def _maps(data: ReportData) -> Iterator[tuple[svg.Picture, str, Table]]:
         metrics.append(_Metric(std, _of_weights(lambda found: found.std), _short, True))
         if data.comparison is not None:
             error = "Relative RMS error against the reference, in per cent"
-            metrics.append(_Metric(error, _relative_rmse, _per_cent, True))
+            metrics.append(_Metric(error, _error("relative_rmse"), _per_cent, True))
         else:
             step = "Rounding error that the block scales imply, in per cent of the RMS"
             metrics.append(_Metric(step, relative_step, _per_cent, True))

@@ -25,13 +25,13 @@ from explorer.planner.inputs import (
     NO_LAYERS,
     PlanInputs,
     PlanResult,
-    completed,
     device_records,
     devices_of,
     header_to_plan,
     plan_result,
     saved_object,
     saved_text,
+    separate_projector_bytes,
 )
 from explorer.planner.plans import Engine, Plan
 from explorer.planner.request import PlanRequest
@@ -145,11 +145,11 @@ def read_model(document: Document) -> PlannedModel:
     if not h.block_count:
         part = COMPONENTS.get(h.architecture)
         raise PlanError(NO_LAYERS if part is None else f"it is {part}")
-    nbytes = completed(PlanInputs(), model).settings.projector_bytes
     path, whole = document.path, None
     if path.suffix == model.files[0].path.suffix:  # a file, which may be a part
         with suppress(SourceError):  # its folder cannot be listed: nor can it be opened
             whole = whole_of(path)
+    nbytes = separate_projector_bytes(model)
     return PlannedModel(document.title, path, h, model.projector, nbytes, whole)
 
 
