@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from explorer.errors import PlanError
-from explorer.formats.model import Metadata, MetadataEntry
+from explorer.formats.model import Metadata, MetadataEntry, Value
 from explorer.planner.devices import MAX_BLOCKS, MAX_COUNT, quoted, whole
 
 TOKENS: Final = "tokenizer.ggml.tokens"
@@ -110,24 +110,16 @@ class HeaderKeys:
         if entry.type_name not in _INTEGER_LISTS:
             kind = quoted(entry.type_name)
             raise PlanError(f"{quoted(key)} is an {kind}, where a list of integers belongs")
-        if entry.length > MAX_BLOCKS:
-            raise PlanError(f"{quoted(key)} has {entry.length:,} entries, more than {MAX_BLOCKS:,}")
-        values = entry.value
-        assert isinstance(values, Sequence)  # its length and type say so
-        return tuple(whole(value, key) for value in values)
+        return tuple(whole(value, key) for value in _elements(key, entry))
 
     def flags(self, suffix: str, count: int) -> tuple[bool, ...]:
         """Return a Boolean for each block, of a list; empty if there is none, or a scalar."""
         key, entry = self._entry(suffix)
         if entry is None or entry.length is None:
             return ()
-        if entry.type_name != "array[bool]":
-            found = tuple(map(bool, self.list(suffix)[:count]))
-        elif entry.length > MAX_BLOCKS:
-            raise PlanError(f"{quoted(key)} has {entry.length:,} entries, more than {MAX_BLOCKS:,}")
-        else:
-            assert isinstance(entry.value, Sequence)  # its length says so
-            found = tuple(map(bool, entry.value[:count]))
+        is_plain = entry.type_name == "array[bool]"
+        values = _elements(key, entry) if is_plain else self.list(suffix)
+        found = tuple(map(bool, values[:count]))
         return found + (False,) * (count - len(found))
 
     def integers(self, suffix: str, symbol: str = "") -> tuple[int, ...]:
@@ -156,3 +148,12 @@ class HeaderKeys:
             raise PlanError(f"{TOKENS} is not a list. The file is damaged")
         self.origins["V"] = f"number of {TOKENS}"
         return whole(entry.length, TOKENS)
+
+
+def _elements(key: str, entry: MetadataEntry) -> Sequence[Value]:
+    """Read the elements of a list; raise `PlanError` if they are more than any model has."""
+    if (length := entry.length or 0) > MAX_BLOCKS:
+        raise PlanError(f"{quoted(key)} has {length:,} entries, more than {MAX_BLOCKS:,}")
+    values = entry.value
+    assert isinstance(values, Sequence)  # its length says so
+    return values
