@@ -261,6 +261,10 @@ def quoted(text: str) -> str:
     return shorten(shown, 2 * _MOST_QUOTED)  # a byte that is no text takes four or six characters
 
 
+UNKNOWN: Final = "–"
+"""What stands where a figure is not known, or there is none."""
+
+
 def listed(texts: Iterable[str], most: int) -> str:
     """Return some texts with commas between them, and an ellipsis where there are more."""
     shown = list(islice(texts, most + 1))

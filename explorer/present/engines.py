@@ -12,7 +12,7 @@ from explorer.planner.engines.registry import engines_for
 from explorer.planner.plans import Accuracy, Engine, Plan, Range
 from explorer.planner.request import PlanRequest
 from explorer.present.speed import Speed, speed_here
-from explorer.text import bytes_text, integer_text, sentence
+from explorer.text import UNKNOWN, bytes_text, integer_text, sentence
 
 _ACCURACY: Final = {
     Accuracy.EXACT: "weights and cache to the byte, compute buffers by the architecture's graph",
@@ -67,7 +67,7 @@ def choice_changes(plan: Plan) -> dict[str, Any]:
 def range_text(size: Range | None) -> str:
     """Return a size; one that is not exact with its ends: "90 to 140 MiB"."""
     if size is None:
-        return "–"
+        return UNKNOWN
     high = bytes_text(size.high)
     return high if size.low == size.high else f"{bytes_text(size.low)} to {high}"
 

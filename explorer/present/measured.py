@@ -12,6 +12,7 @@ from explorer.planner.engines.llama_cpp.builds import NEWEST
 from explorer.planner.logs.comparison import ALL, Amount, Comparison, Residual, Unaccounted
 from explorer.planner.logs.lines import VLLM, Log
 from explorer.text import (
+    UNKNOWN,
     bytes_text,
     fixed_text,
     float_text,
@@ -87,7 +88,7 @@ def measured_text(one: Residual) -> str:
 def planned_text(one: Residual) -> str:
     """Return what was planned; of a band its ends."""
     if one.planned is None:
-        return "–"
+        return UNKNOWN
     ends = [one.planned] if one.planned_low is None else [one.planned_low, one.planned]
     return " to ".join(dict.fromkeys(_amount_text(one, end) for end in ends))
 

@@ -27,6 +27,7 @@ from explorer.planner.settings import (
 )
 from explorer.present.explanations import plan_text
 from explorer.text import (
+    UNKNOWN,
     byte_unit,
     bytes_text,
     counted,
@@ -154,7 +155,7 @@ def sequences_text(plan: Plan) -> str:
 
 def attention_text(plan: Plan) -> str:
     """Return whether flash attention is on; a dash where the engine leaves no choice."""
-    return {True: "on", False: "off"}.get(plan.used("flash_attention"), "–")
+    return {True: "on", False: "off"}.get(plan.used("flash_attention"), UNKNOWN)
 
 
 def setting_text(setting: Setting, value: Any) -> str:
@@ -166,7 +167,7 @@ def setting_text(setting: Setting, value: Any) -> str:
         case Ratio():
             return f"{value:g}"
         case Shares():
-            return ",".join(map(str, value)) or "–"
+            return ",".join(map(str, value)) or UNKNOWN
         case OneOf():
             return plain_text(str(value))
     return integer_text(value)

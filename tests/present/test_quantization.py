@@ -59,6 +59,8 @@ def test_each_side_in_words(tmp_path: Path) -> None:
         "left_alone": ("lm_head", "lm_head"),
     }
     assert declared.left_alone == {"lm_head": 1}
+    bits = _line(declared, "bits")
+    assert declared_table(declared)["declared"].cell(bits) == "–"  # as in all other tables
     assert declared_record(declared)["lines"][1] == {
         "name": "bits",
         "declared": None,

@@ -29,7 +29,7 @@ from explorer.present.tables.table import (
     Kind,
     Table,
 )
-from explorer.text import digits_text, fixed_text, integer_text, percent_text, signed_text
+from explorer.text import UNKNOWN, digits_text, fixed_text, integer_text, percent_text, signed_text
 
 Row = TypeVar("Row")
 Part = TypeVar("Part")
@@ -101,7 +101,7 @@ class SizeRow:
         """Return the figure of A (0) or of B (1), with its uncertainty."""
         value, error = self.values[side], self.errors[side]
         if value is None:
-            return "–"
+            return UNKNOWN
         if not error:
             return self.kind.write(value)
         within = digits_text(error, 2)
@@ -256,7 +256,7 @@ class RoleRow:
 def _types(side: RoleSide) -> str:
     """Return "18 Q4_K, 9 Q6_K"; "–" without tensors."""
     parts = [f"{integer_text(count)} {name}" for name, count in side.types.items() if count]
-    return ", ".join(parts) or "–"
+    return ", ".join(parts) or UNKNOWN
 
 
 ROLE: Final = Table[RoleSide](
@@ -269,7 +269,7 @@ ROLE: Final = Table[RoleSide](
     Column("bytes", "Size", BYTES, "Stored bytes of the role.", lambda side: side.nbytes),
     Column(
         *("bits_per_weight", "Bits", BITS, "Stored bits for each weight, scales included."),
-        text=lambda side: BITS.write(side.bits_per_weight) if side.bits_per_weight > 0 else "–",
+        text=lambda side: BITS.write(side.bits_per_weight) if side.bits_per_weight > 0 else UNKNOWN,
     ),
     title="A role of one of two models",
 )

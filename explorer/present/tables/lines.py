@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from explorer.present.tables.table import FIGURE, Column, Row, Table, is_unknown
+from explorer.text import UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ def line(title: str, text: str, tip: str = "") -> Line:
     return Line("", title, tip, None, text)
 
 
-def lines_of(table: Table[Row], row: Row, unknown: str = "–") -> list[Line]:
+def lines_of(table: Table[Row], row: Row, unknown: str = UNKNOWN) -> list[Line]:
     """Return the columns of a table as lines, with all digits that are sure.
 
     Args:

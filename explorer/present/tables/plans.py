@@ -40,9 +40,16 @@ from explorer.present.tables.table import (
     digits,
 )
 from explorer.present.tables.table import Kind as ColumnKind
-from explorer.text import bytes_text, float_text, integer_text, plain_text, shorten, signed_text
+from explorer.text import (
+    UNKNOWN,
+    bytes_text,
+    float_text,
+    integer_text,
+    plain_text,
+    shorten,
+    signed_text,
+)
 
-_UNKNOWN: Final = "–"
 _LONGEST_ORIGIN: Final = 300
 _LONGEST_NAME: Final = 80
 _SHOWN_VALUES: Final = 6
@@ -75,7 +82,7 @@ def bars_table(bars: Sequence[Bar]) -> Table[Bar]:
         Column("layers", "Layers", tip="The layers that are computed there."),
         *map(part, kinds_in(bars)),
         Column("over", "Too much", BYTES, beyond, lambda bar: bar.over_bytes),
-        Column("capacity", "Available", BYTES, "Free before the model is loaded", blank=_UNKNOWN),
+        Column("capacity", "Available", BYTES, "Free before the model is loaded", blank=UNKNOWN),
         title="Memory of each device",
     )
 
@@ -117,7 +124,7 @@ def curves_table(curves: Curves) -> Table[int]:
             return None if totals[row] < 0 else totals[row]
 
         def marked(row: int, totals: Sequence[int] = totals, fits: Sequence[bool] = fits) -> str:
-            text = _UNKNOWN if totals[row] < 0 else curves.text(totals[row])
+            text = UNKNOWN if totals[row] < 0 else curves.text(totals[row])
             return text if fits[row] else f"✘ {text}"
 
         def fitting(row: int, fits: Sequence[bool] = fits) -> str:
@@ -227,7 +234,7 @@ def _planned(
     name: str, title: str, tip: str, figure: Callable[[Plan], Any], kind: ColumnKind = TEXT
 ) -> Column[Any]:
     """Return a column of what is said of the plan of a row."""
-    return Column(name, title, kind, tip, _of(figure), blank=_UNKNOWN)
+    return Column(name, title, kind, tip, _of(figure), blank=UNKNOWN)
 
 
 def _setting(name: str, title: str, tip: str, kind: ColumnKind = TEXT) -> Column[Any]:
@@ -462,9 +469,9 @@ GPUS: Final = Table[Gpu](
     Column(
         "memory", "Memory", BYTES, "Memory of the board, as it is sold.", lambda g: g.memory_bytes
     ),
-    Column("usable", "Usable", BYTES, _USABLE, lambda gpu: gpu.usable_bytes, _UNKNOWN),
+    Column("usable", "Usable", BYTES, _USABLE, lambda gpu: gpu.usable_bytes, UNKNOWN),
     Column("library", "Library", tip=_LIBRARY),
-    Column("bandwidth", "GB/s", digits(4), _RATE, _bandwidth, _UNKNOWN),
-    Column("year", "Year", PLACE, "The year of its release.", blank=_UNKNOWN),
+    Column("bandwidth", "GB/s", digits(4), _RATE, _bandwidth, UNKNOWN),
+    Column("year", "Year", PLACE, "The year of its release.", blank=UNKNOWN),
     title="GPUs of the catalogue",
 )

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from explorer.formats.model import Severity
 from explorer.present.model import mark
 from explorer.present.quantization import DeclaredLine, DeclaredQuantization
 from explorer.present.tables.table import TEXT, YES_NO, Column, Table
-
-_BLANK: Final = "—"
+from explorer.text import UNKNOWN
 
 
 def _found(line: DeclaredLine) -> str:
-    found = line.found or _BLANK
+    found = line.found or UNKNOWN
     return f"{mark(Severity.WARNING)} {found}" if line.differs else found
 
 
@@ -26,7 +25,7 @@ def declared_table(found: DeclaredQuantization) -> Table[DeclaredLine]:
         ),
         Column(
             *("declared", declared, TEXT, "What the configuration says, as it is written."),
-            blank=_BLANK,
+            blank=UNKNOWN,
         ),
         Column(
             *("found", "Keys and shapes", TEXT, "What the stored parts say: it decides."),

@@ -16,7 +16,7 @@ from explorer.present.plan import LEVEL_WORDS, fit_state
 from explorer.present.tables.errors import FIGURES, SATURATION, WEIGHTED, errors_of, weighted_of
 from explorer.present.tables.recipes import types_text
 from explorer.present.tables.table import BITS, BYTES, TEXT, TYPE, Column, Kind, Table
-from explorer.text import bytes_text, integer_text, plain_text, signed_text
+from explorer.text import UNKNOWN, bytes_text, integer_text, plain_text, signed_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,6 @@ def _notes(line: Line) -> Iterator[tuple[str, str]]:
 
 
 _CHANGE: Final = Kind(change_text)
-_UNKNOWN: Final = "–"
 _RECIPE: Final = "The recipe of llama-quantize. The first line says what the file is."
 _TYPE: Final = "The type that the chosen tensors would have. The first line has their own."
 _BITS: Final = "Stored bits for each weight of the chosen tensors."
@@ -175,24 +174,24 @@ def what_if_table(
         Column(
             *("bits_per_weight", "Bits/weight", BITS, _BITS),
             _fitting(lambda size: size.bits_per_weight),
-            _UNKNOWN,
+            UNKNOWN,
         ),
-        Column("bytes", "Size", BYTES, _BYTES, _fitting(lambda size: size.nbytes), _UNKNOWN),
-        FIGURES["relative_rmse"].at(errors_of, blank=_UNKNOWN),
-        *(WEIGHTED.at(weighted_of, "weighted_relative_rmse", blank=_UNKNOWN) if weighted else ()),
-        FIGURES["sqnr_db"].at(errors_of, blank=_UNKNOWN, extra=True),
-        Column("bytes_change", "Change", _CHANGE, _MORE, _change, _UNKNOWN, extra=True),
+        Column("bytes", "Size", BYTES, _BYTES, _fitting(lambda size: size.nbytes), UNKNOWN),
+        FIGURES["relative_rmse"].at(errors_of, blank=UNKNOWN),
+        *(WEIGHTED.at(weighted_of, "weighted_relative_rmse", blank=UNKNOWN) if weighted else ()),
+        FIGURES["sqnr_db"].at(errors_of, blank=UNKNOWN, extra=True),
+        Column("bytes_change", "Change", _CHANGE, _MORE, _change, UNKNOWN, extra=True),
         memory("memory_total", "Memory", BYTES, lambda plan, _: plan.total),
         memory("memory_change", "Memory change", _CHANGE, _memory_change, extra=True),
         memory("memory_on_gpus", "On GPUs", BYTES, lambda plan, _: plan.vram, extra=True),
         memory("fits", "On this machine", TEXT, _fits),
         Column("note", "Note", TEXT, _NOTE, note_text, text=short_note, stretches=True),
-        *FIGURES.at(errors_of, "rmse", "max_abs_error", blank=_UNKNOWN, extra=True),
-        replace(SATURATION, of=_saturated, blank=_UNKNOWN),
+        *FIGURES.at(errors_of, "rmse", "max_abs_error", blank=UNKNOWN, extra=True),
+        replace(SATURATION, of=_saturated, blank=UNKNOWN),
         Column(
             *("file_bytes", "File", BYTES, "Bytes of the model's files."),
             _fitting(lambda size: size.file_nbytes),
-            _UNKNOWN,
+            UNKNOWN,
             extra=True,
         ),
         title="Recipes" if by_recipe else "Types",

@@ -43,7 +43,7 @@ from explorer.qt.widgets.labels import Tile, plain_label
 from explorer.qt.widgets.painting import plain_tip, stand_on_page
 from explorer.qt.widgets.table_model import RIGHT, Index, ItemRole, TableModel
 from explorer.qt.widgets.table_view import FilterBar, PaddedDelegate, PaddedHeader, TableView
-from explorer.text import bytes_text, integer_text, plain_text, shorten
+from explorer.text import UNKNOWN, bytes_text, integer_text, plain_text, shorten
 
 NAME, FREE, RESERVE = 0, 1, 2
 _MEANINGS: Final = {
@@ -124,7 +124,7 @@ class DeviceTable(QtCore.QAbstractTableModel):
         free = column == FREE
         size = Range.exactly(device.free) if free else self._reserves[index.row()]
         cells[roles.TextAlignmentRole] = RIGHT
-        cells |= {roles.DisplayRole: "–", roles.EditRole: ""}
+        cells |= {roles.DisplayRole: UNKNOWN, roles.EditRole: ""}
         if size is not None:
             cells |= {roles.DisplayRole: bytes_text(size.high), ItemRole.RAW: size.high}
             if size.low == size.high:
