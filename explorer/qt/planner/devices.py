@@ -239,12 +239,10 @@ class CatalogueDialog(QtWidgets.QDialog):
         hint = "Search:  rtx 3090   2x 4090   laptop   rocm   12 GB"
         self.search = FilterBar(hint, hint, self)
         self.model = TableModel(self)
-        self.model.set_content(GPUS, self._gpus)
         self.table = TableView(self.model, app, self)
-        self.table.setAccessibleName("GPU catalogue")
         self.table.of_model = False
         self.table.setSelectionMode(TableView.SelectionMode.SingleSelection)
-        self.table.show_columns(QtCore.QByteArray())
+        self.table.show_rows(GPUS, self._gpus)
         self.count = CalmSpinBox(self, 1, _MOST_AT_ONCE)
         self.count.setAccessibleName("How many")
         self.count.lineEdit().setAccessibleName("How many")

@@ -100,7 +100,6 @@ class LogPage(PlannerPage):
         self.model = TableModel(self)
         self.table = TableView(self.model, app, self)
         self.table.setMinimumHeight(LEAST_LINES * self.fontMetrics().lineSpacing())
-        self.table.setAccessibleName("Measured beside planned")
         self._lay_out()
         self.choose.clicked.connect(self.ask)
         self.paste.clicked.connect(self._paste)

@@ -105,6 +105,7 @@ def show_in(
         Whether the rows are others.
     """
     if view.table.update(table, rows, kind):
+        view.setAccessibleName(table.title)
         seen = first or [column.name for column in table.shown(rows)]
         view.show_columns(QByteArray(), [name for name in table.names if name not in seen])
         return True
@@ -132,7 +133,6 @@ class ComparePage(PlannerPage):
         self.model = TableModel(self)
         self.table = TableView(self.model, app, self)
         self.table.setSelectionMode(TableView.SelectionMode.SingleSelection)
-        self.table.setAccessibleName("Plans side by side")
         self.table.setMinimumHeight(LEAST_LINES * self.fontMetrics().lineSpacing())
         self.pin = push_button(self, "&Pin these settings", "Keep them to compare with")
         self.use = push_button(self, "&Use", "Go back to the selected settings")
@@ -229,7 +229,6 @@ class ProgramsPage(PlannerPage):
         self._planning = JobSlot(app.runner, self)
         self.model = TableModel(self)
         self.table = TableView(self.model, app, self)
-        self.table.setAccessibleName("Programs side by side")
         self.table.setSelectionMode(TableView.SelectionMode.SingleSelection)
         self.why = wrapped_label(self, "Why programs differ")
         self.why.setContentsMargins(*NOTE)
@@ -489,10 +488,9 @@ class WhyPage(PlannerPage):
         self.search = FilterBar("Filter figures:  devices[0]  graph  blk", "", self)
         self.figure_model, self.input_model = TableModel(self), TableModel(self)
         self.figures = TableView(self.figure_model, app, self)
-        self.figures.setAccessibleName("Figures of the plan")
         self.figures.setSelectionMode(TableView.SelectionMode.SingleSelection)
         self.inputs = TableView(self.input_model, app, self)
-        self.inputs.setAccessibleName("Symbols of the formula")
+        self.inputs.setAccessibleName(INPUTS.title)
         for table in (self.figures, self.inputs):
             table.column_layout.least = _LEAST_CHARACTERS  # both stand side by side
         self.title, self.formula = wrapped_label(self, "Figure"), wrapped_label(self, "Formula")
