@@ -262,9 +262,8 @@ def largest_context(search: _Search) -> Advice:
         limit = "main memory holds no more"
     if plan.gpu_layers:
         verdict = search.alone.plan(context=found.value * step).verdict
-        limit += f". Then {verdict.gpu_layers} of {verdict.total_layers} layers are on GPUs"
-        if verdict.expert_layers:
-            limit += f", {verdict.part} of {verdict.expert_layers} of them on the CPU"
+        layers = f"{verdict.gpu_layers} of {verdict.total_layers} layers are on GPUs"
+        limit += f". Then {layers}{verdict.split_words}"
     return Advice("context", found.value * step, limit)
 
 

@@ -153,6 +153,15 @@ class Verdict:
     is_exact: bool = True
     depends_on: str = ""
 
+    @property
+    def split_words(self) -> str:
+        """What of some layers is on the CPU, behind their number; empty where nothing is.
+
+        ", experts of 12 of them on the CPU"
+        """
+        layers = self.expert_layers
+        return f", {self.part} of {layers} of them on the CPU" if layers else ""
+
 
 def judge(  # noqa: PLR0913 - what is particular about a plan, by name
     holdings: Sequence[Holding],

@@ -33,28 +33,21 @@ def decision_sentence(plan: Plan) -> str:
     choice, found = plan.details.choice, plan.verdict
     if choice is None:
         return ""
-    layers = f"{found.gpu_layers} of {found.total_layers} layers on GPUs"
-    if found.expert_layers:
-        layers += f", {found.part} of {found.expert_layers} of them on the CPU"
+    layers = f"{found.gpu_layers} of {found.total_layers} layers on GPUs{found.split_words}"
     tokens = f"{integer_text(plan.cells)} tokens"
     if not choice.placement and not choice.context:
         return f"you chose {tokens}, {layers}"
-    return (
-        f"{choice.by} chooses {tokens}, {layers}"
-        if choice.context
-        else (f"for {tokens} {choice.by} chooses {layers}")
-    )
+    if not choice.context:
+        return f"for {tokens} {choice.by} chooses {layers}"
+    return f"{choice.by} chooses {tokens}, {layers}"
 
 
 def choice_sentence(plan: Plan) -> str:
     """Return what is chosen where all is left to the engine (`advice.left_alone`)."""
     found, choice = plan.verdict, plan.details.choice
     by = plan.engine.short_title if choice is None else choice.by
-    layers = f"{found.gpu_layers} of {found.total_layers} layers"
-    more = (
-        f", {found.part} of {found.expert_layers} of them on the CPU" if found.expert_layers else ""
-    )
-    return f"{by} would choose: {integer_text(plan.context_asked)} tokens, {layers}{more}"
+    layers = f"{found.gpu_layers} of {found.total_layers} layers{found.split_words}"
+    return f"{by} would choose: {integer_text(plan.context_asked)} tokens, {layers}"
 
 
 def choice_changes(plan: Plan) -> dict[str, Any]:
