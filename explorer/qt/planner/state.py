@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from string import ascii_uppercase
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
@@ -571,30 +571,18 @@ class PlannerState(QObject):
         Raises:
             PlanError: The text is something else; nothing is taken then.
         """
-        saved = _parse(text)
-        self.scenarios, self.sets, self.program = saved.scenarios, saved.sets, saved.program
-
-
-class _Saved(NamedTuple):
-    """What is kept between two runs."""
-
-    scenarios: list[Scenario]
-    sets: dict[str, tuple[Device, ...]]
-    program: Path | None
-
-
-def _parse(text: str) -> _Saved:
-    saved = saved_object(text)
-    rows, named = saved.get("scenarios", []), saved.get("sets", {})
-    if not isinstance(rows, list) or not isinstance(named, dict) or len(rows) > MOST_SCENARIOS:
-        raise PlanError("the saved scenarios are damaged")
-    scenarios = [
-        Scenario(saved_text(row.get("name")), PlanInputs.from_record(row.get("inputs")))
-        for row in rows
-        if isinstance(row, dict)
-    ]
-    sets = {saved_text(name): devices_of(value) for name, value in named.items()}
-    program = saved.get("program")
-    if program is not None and (not isinstance(program, str) or "\0" in program):
-        raise PlanError("the saved program is none")
-    return _Saved(scenarios, sets, None if program is None else Path(program))
+        saved = saved_object(text)
+        rows, named = saved.get("scenarios", []), saved.get("sets", {})
+        if not isinstance(rows, list) or not isinstance(named, dict) or len(rows) > MOST_SCENARIOS:
+            raise PlanError("the saved scenarios are damaged")
+        program = saved.get("program")
+        if program is not None and (not isinstance(program, str) or "\0" in program):
+            raise PlanError("the saved program is none")
+        scenarios = [
+            Scenario(saved_text(row.get("name")), PlanInputs.from_record(row.get("inputs")))
+            for row in rows
+            if isinstance(row, dict)
+        ]
+        sets = {saved_text(name): devices_of(value) for name, value in named.items()}
+        self.scenarios, self.sets = scenarios, sets
+        self.program = None if program is None else Path(program)
