@@ -184,13 +184,11 @@ def _projector_compute(model: Model) -> tuple[int, int]:
     return 4 * patches * (hidden + 2 * width), 4 * patches * (2 * hidden + 6 * width)
 
 
-def propose(path: Path, header: Header | str, check: Check = never) -> list[Attachment]:
+def propose(path: Path, header: Header, check: Check = never) -> list[Attachment]:
     """Return files in a model's folder that may be loaded beside it, projectors first.
 
     Headers are read, so call it in a worker; `check` is called for each file, and raises to stop.
     """
-    if isinstance(header, str):
-        return []
     found = [one for one in _beside(path, check) if _goes_with(one, header)]
     order = ("projector", "lora", "draft")
     return sorted(found, key=lambda one: (order.index(one.kind), one.path.name))

@@ -13,6 +13,7 @@ from PySide6.QtCore import Qt
 
 from explorer.errors import PlanError
 from explorer.planner.attachments import Attachment, check_together, propose, read_attachment
+from explorer.planner.engines.llama_cpp.header import Header
 from explorer.qt.jobs import Job, JobSlot
 from explorer.qt.planner.fields import push_button
 from explorer.qt.planner.state import CurrentPlan, PlannedModel, PlannerState
@@ -72,9 +73,15 @@ class AttachmentsBox(QtWidgets.QWidget):
                 self._propose(model)
         self._show()
 
+    @property
+    def _header(self) -> Header | None:
+        """What llama.cpp's rules read of the current model; None where they cannot."""
+        header = None if self._current.model is None else self._current.model.h.llama_cpp
+        return None if isinstance(header, str) else header
+
     def _propose(self, model: PlannedModel) -> None:
-        path, header = model.path, model.h.llama_cpp
-        if isinstance(path, Address) or isinstance(header, str):
+        path, header = model.path, self._header
+        if isinstance(path, Address) or header is None:
             return
 
         def show(found: list[Attachment]) -> None:
@@ -86,10 +93,9 @@ class AttachmentsBox(QtWidgets.QWidget):
         self._reading.run(title, lambda job: propose(path, header, job.check), show, self._report)
 
     def _show(self) -> None:
-        inputs, model = self._current.inputs, self._current.model
+        inputs, header = self._current.inputs, self._header
         free = [one for one in self._proposed if one not in inputs.attached]
-        header = None if model is None else model.h.llama_cpp
-        guesses = header is not None and not isinstance(header, str) and header.guesses_ahead
+        guesses = header is not None and header.guesses_ahead
         shown = (inputs.attached, tuple(free), guesses, inputs.settings.mtp)
         if shown == self._shown:
             return
@@ -170,13 +176,12 @@ class AttachmentsBox(QtWidgets.QWidget):
 
     def add_path(self, path: Path) -> None:
         """Read a file in a worker, and add it if it goes with the model."""
-        model = self._current.model
-        header = None if model is None else model.h.llama_cpp
+        header = self._header
 
         def read(_job: Job) -> Attachment | PlanError:
             try:
                 found = read_attachment(path)
-                if header is not None and not isinstance(header, str):
+                if header is not None:
                     check_together(header, [found])
             except PlanError as error:
                 return error
