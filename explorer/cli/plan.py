@@ -23,6 +23,7 @@ from explorer.formats.model import Model
 from explorer.planner import Device, Host, Hyperparameters, Settings
 from explorer.planner.advice import QUESTIONS, Advice, solve
 from explorer.planner.attachments import (
+    KINDS,
     Attachment,
     check_together,
     projector_bytes,
@@ -362,8 +363,7 @@ def _attached(path: str, root: str | None, kind: str) -> Attachment:
     """Read a file that is loaded beside a model; raise `PlanError` if it is of another kind."""
     found = read_attachment(Path(options.model_path(path, root)))
     if found.kind != kind:
-        wanted = {"lora": "a LoRA adapter", "draft": "a draft model", "projector": "a projector"}
-        raise PlanError(f"{path}: it is {wanted[found.kind]}, not {wanted[kind]}")
+        raise PlanError(f"{path}: it is a {KINDS[found.kind]}, not a {KINDS[kind]}")
     return found
 
 

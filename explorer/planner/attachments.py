@@ -70,6 +70,10 @@ class Factor(NamedTuple):
     second: int  # their number
 
 
+KINDS: Final = {"projector": "projector", "lora": "LoRA adapter", "draft": "draft model"}
+"""What each kind of file beside a model is called, those that are proposed first in front."""
+
+
 @dataclass(frozen=True, slots=True)
 class Attachment:
     """A file beside a model."""
@@ -190,7 +194,7 @@ def propose(path: Path, header: Header, check: Check = never) -> list[Attachment
     Headers are read, so call it in a worker; `check` is called for each file, and raises to stop.
     """
     found = [one for one in _beside(path, check) if _goes_with(one, header)]
-    order = ("projector", "lora", "draft")
+    order = list(KINDS)
     return sorted(found, key=lambda one: (order.index(one.kind), one.path.name))
 
 

@@ -12,7 +12,7 @@ from PySide6 import QtWidgets
 from PySide6.QtCore import Qt
 
 from explorer.errors import PlanError
-from explorer.planner.attachments import Attachment, check_together, propose, read_attachment
+from explorer.planner.attachments import KINDS, Attachment, check_together, propose, read_attachment
 from explorer.planner.engines.llama_cpp.header import Header
 from explorer.qt.jobs import Job, JobSlot
 from explorer.qt.planner.fields import push_button
@@ -27,7 +27,6 @@ from explorer.text import bytes_text, plain_text, shorten
 _MTP: Final = "Speculative decoding (MTP)"
 _USUAL_TOKENS: Final = 3  # that llama.cpp drafts
 _LONGEST: Final = 36
-_NAMES: Final = {"projector": "projector", "draft": "draft model", "lora": "LoRA adapter"}
 
 
 class AttachmentsBox(QtWidgets.QWidget):
@@ -127,10 +126,10 @@ class AttachmentsBox(QtWidgets.QWidget):
         self, parent: QtWidgets.QWidget, one: Attachment, *, added: bool
     ) -> QtWidgets.QPushButton:
         """Return the button that adds a file, or removes it."""
-        tip = f"{'Remove' if added else 'Add'} the {_NAMES[one.kind]} ({bytes_text(one.nbytes)})"
+        kind = KINDS[one.kind]
+        tip = f"{'Remove' if added else 'Add'} the {kind} ({bytes_text(one.nbytes)})"
         if one.kind == "projector" and one.width is None:
             tip += ": not known whether it fits"
-        kind = _NAMES[one.kind]
         label = f"{'✕' if added else '+'} {kind[0].upper()}{kind[1:]}: {_name(one)}"
         button = push_button(parent, label, tip)
         button.setAccessibleName(f"{tip.partition(' (')[0].replace(' the ', ' ')} {_name(one)}")
