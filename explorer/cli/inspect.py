@@ -163,7 +163,7 @@ def inspect_command(  # noqa: PLR0913 - one for each option
 
 def _summary(model: Model) -> str:
     facts, declared = describe(model), declared_quantization(model)
-    figures = model_facts(model, facts, declared.sentence if declared else None)
+    figures = model_facts(model, facts, declared)
     lines = ((one.title, output.name_cell(one.text, 200)) for one in figures)
     parts = [output.style(plain_text(str(model.path)), bold=True) + "\n", output.table(lines)]
     if declared is not None:

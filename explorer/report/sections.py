@@ -135,7 +135,7 @@ def _overview(data: ReportData) -> dict[str, Any]:
     files = [f"{cut(f.path.name)} ({bytes_text(f.source.size)})" for f in data.model.files]
     declared = declared_quantization(data.model)
     return {
-        "facts": model_facts(data.model, data.facts, declared.sentence if declared else None),
+        "facts": model_facts(data.model, data.facts, declared),
         "declared": _declared(declared),
         "attached": _attached(data),
         "problems": len(data.problems),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from explorer.formats.facts import Facts
 from explorer.formats.model import Model
@@ -13,6 +13,9 @@ from explorer.present.model import kind_of
 from explorer.present.tables.lines import Line, lines_of
 from explorer.present.tables.table import BITS, INTEGER, TEXT, Column, Kind, Table
 from explorer.text import count_text, exact_text, integer_text
+
+if TYPE_CHECKING:  # most models declare none
+    from explorer.present.quantization import DeclaredQuantization
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,9 @@ FACTS: Final = Table[ModelFacts](
 )
 
 
-def model_facts(model: Model, facts: Facts, quantized: str | None = None) -> list[Line]:
+def model_facts(
+    model: Model, facts: Facts, declared: DeclaredQuantization | None = None
+) -> list[Line]:
     """Return what is known of a model, safe to show."""
+    quantized = None if declared is None else declared.sentence
     return lines_of(FACTS, ModelFacts(model, facts, quantized))

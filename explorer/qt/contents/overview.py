@@ -260,9 +260,7 @@ class OverviewView(QtWidgets.QScrollArea):
         if document.problems:
             layout.addWidget(_problems(document.problems, page))
         declared = document.declared
-        figures = model_facts(
-            document.model, document.facts, declared.sentence if declared else None
-        )
+        figures = model_facts(document.model, document.facts, declared)
         tiles = TileRow(self._tiles(document, figures, page), page)
         layout.addWidget(tiles)
         if document.facts.types:
