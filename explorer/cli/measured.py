@@ -23,7 +23,7 @@ from explorer.planner.plans import Engine
 from explorer.planner.speed import speed_bound
 from explorer.present import measured as words
 from explorer.present.tables.measured import MEASURED
-from explorer.text import plain_text
+from explorer.text import plain_text, sentence
 
 _STDIN: Final = "-"
 
@@ -49,7 +49,7 @@ class Compared:
         speed = self.comparison.measured.tokens_per_second
         if speed is not None:
             lines.append(words.share_sentence(speed, self.share))
-        sentences = "".join(f"  {line[:1].upper()}{line[1:]}\n" for line in lines if line)
+        sentences = "".join(f"  {sentence(line)}\n" for line in lines if line)
         title = f"{MEASURED.title}: {plain_text(self.file)}"
         return (
             f"\n{style(title, bold=True)}\n"

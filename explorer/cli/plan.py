@@ -636,7 +636,7 @@ def _sentences(title: str, sentences: Sequence[str], colour: str | None) -> str:
         return ""
     heading = style(title, bold=True, **({} if colour is None else {"fg": colour}))
     safe = map(plain_text, sentences)
-    lines = "".join(f"{_INDENT}{text[:1].upper()}{text[1:]}\n" for text in safe)
+    lines = "".join(f"{_INDENT}{sentence(text)}\n" for text in safe)
     return f"\n{heading}\n{lines}"
 
 

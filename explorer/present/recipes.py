@@ -14,7 +14,7 @@ from explorer.analysis.what_if import SizeAfter, pareto_front
 from explorer.formats.model import Model
 from explorer.present.tables.recipes import TriedRecipe
 from explorer.present.tables.table import Table, layer_runs
-from explorer.text import part_text, plain_text, shorten
+from explorer.text import part_text, plain_text, sentence, shorten
 
 if TYPE_CHECKING:
     from explorer.analysis.recipes.fits import RecipeTrial
@@ -48,7 +48,7 @@ def verdict(model: Model, fits: Sequence[RecipeFit]) -> str:
     """Return a sentence: what the file says it is, and what is in it. Safe to show."""
     reason = why_not_compared(model)
     if reason is not None:
-        return f"{reason[0].upper()}{reason[1:]}."
+        return f"{sentence(reason)}."
     label = declared_recipe(model)
     declared = next((fit for fit in fits if fit.declared), None)
     if declared is not None:

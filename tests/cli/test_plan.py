@@ -460,6 +460,14 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
+def test_notes_leave_names_of_settings_and_programs_as_they_are(
+    model: Path, capsys: Capture
+) -> None:
+    asked = ("--kv-cache-type", "q4_0", "--no-flash-attention", "--profile", "ollama-graphsize")
+    assert main(["plan", str(model), "--gpu", "8GiB", *asked]) == 0
+    assert "\n  kv_cache_type is f16 instead of q4_0: " in capsys.readouterr().out
+
+
 def test_a_log_is_shown_beside_the_plan(model: Path, log: Path, capsys: Capture) -> None:
     assert main(["plan", str(model), "--log", str(log)]) == 0
     text = capsys.readouterr().out

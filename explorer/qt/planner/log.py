@@ -33,7 +33,7 @@ from explorer.qt.widgets.building import NOTE, Flow, column, row
 from explorer.qt.widgets.table_model import TableModel
 from explorer.qt.widgets.table_view import TableView
 from explorer.sources import is_address
-from explorer.text import plain_text
+from explorer.text import plain_text, sentence
 
 
 def ask_log(app: Services, parent: QtWidgets.QWidget) -> Path | None:
@@ -242,7 +242,7 @@ class LogPage(PlannerPage):
         speed = found.comparison.measured.tokens_per_second
         if speed is not None:
             lines.append(words.share_sentence(speed, None))
-        self.notes.setText("\n".join(f"{line[:1].upper()}{line[1:]}." for line in lines))
+        self.notes.setText("\n".join(f"{sentence(line)}." for line in lines))
 
     def _paste(self) -> None:
         text = QtGui.QGuiApplication.clipboard().text()[:MOST_PASTED]
