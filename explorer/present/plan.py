@@ -573,14 +573,15 @@ class Kind(StrEnum):
 
 
 _KIND_LABELS: Final = {
-    **{Kind.WEIGHTS: "Weights", Kind.KV_CACHE: "KV cache", Kind.GRAPH: "Compute"},
-    **{
-        Kind.PROJECTOR: "Projector",
-        Kind.DRAFT: "Draft",
-        Kind.ADAPTERS: "LoRA",
-        Kind.RESERVED: "Reserved",
-    },
-    **{Kind.FREE: "Free", Kind.SWAP: "Free swap"},
+    Kind.WEIGHTS: "Weights",
+    Kind.KV_CACHE: "KV cache",
+    Kind.GRAPH: "Compute",
+    Kind.PROJECTOR: "Projector",
+    Kind.DRAFT: "Draft",
+    Kind.ADAPTERS: "LoRA",
+    Kind.RESERVED: "Reserved",
+    Kind.FREE: "Free",
+    Kind.SWAP: "Free swap",
 }
 
 
