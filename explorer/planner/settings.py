@@ -6,7 +6,6 @@ engine lists those that it knows (`explorer.planner.plans.Engine.settings`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, Final, TypeAlias
 
@@ -561,13 +560,6 @@ SETTINGS: Final = (*SERVER_SETTINGS, *VLLM_SETTINGS, *MLX_SETTINGS, *TRANSFORMER
 """The settings of all engines, in the order of fields and options."""
 
 
-def _checks() -> tuple[tuple[str, str, Callable[[Any, str], None]], ...]:
-    return tuple((one.name, one.noun or one.name, one.kind.check) for one in SETTINGS)
-
-
-_CHECKS: Final = _checks()
-
-
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What is asked for, by the names of `SETTINGS`; None leaves the choice to the engine.
@@ -626,10 +618,9 @@ class Settings:
     static_cache: bool | None = None
 
     def __post_init__(self) -> None:
-        for name, noun, check in _CHECKS:
-            value = getattr(self, name)
-            if value is not None:
-                check(value, noun)
+        for one in SETTINGS:
+            if (value := getattr(self, one.name)) is not None:
+                one.kind.check(value, one.noun or one.name)
         whole(self.projector_bytes, "projector", MAX_MEMORY)
         if self.tensor_split is not None:  # a saved file has them as a list
             object.__setattr__(self, "tensor_split", tuple(map(float, self.tensor_split)))
