@@ -163,7 +163,7 @@ def compare_command(  # noqa: PLR0913 - one for each argument and option
         if not names and len(found) == len(comparison.pairs):
             output.write(output.style(f"\n{output.wrapped(headline)}\n", bold=True))
             output.write(output.sums_text(sums, Source.ERRORS, *more))
-        output.write("\n".join([*_summary(matching, total, whole=not names), ""]))
+        output.write("".join(_summary(matching, total, whole=not names)))
     return _exit_code(found)
 
 
@@ -236,7 +236,7 @@ def _compare_both(asked: _Asked, *, as_json: bool) -> int:
             output.write(output.style(f"\n{side} against the original\n", bold=True))
             if not names:
                 output.write(output.sums_text(one, Source.ERRORS, *more))
-            output.write("\n".join([*_summary(matching, whole, whole=not names), ""]))
+            output.write("".join(_summary(matching, whole, whole=not names)))
     return _exit_code(chain.from_iterable(found))
 
 
@@ -295,18 +295,18 @@ def _why_not(matching: Matching, name: str, known: Sequence[str]) -> str:
 
 
 def _summary(matching: Matching, total: TotalErrors, *, whole: bool) -> Iterator[str]:
-    """Yield the lines below the rows: totals, and what was not compared."""
+    """Yield what stands below the rows: totals, and what was not compared."""
     figures = total.metrics
     shown = [FIGURES[name] for name in _TOTAL]
     totals = ", ".join(f"{column.title} {column.cell(figures)}" for column in shown)
     if total.weighted.signal:
         totals += "".join(f", {c.title} {c.cell(total.weighted)}" for c in WEIGHTED)
     if not figures.count:
-        yield "\nNothing was compared"
+        yield "\nNothing was compared\n"
     else:
-        yield output.heading("All compared tensors, norms and biases included").removesuffix("\n")
+        yield output.heading("All compared tensors, norms and biases included")
         bits = bits_text(total.bits_per_weight)
-        yield f"  {integer_text(figures.count)} weights, {totals}, {bits} bits per weight"
+        yield f"  {integer_text(figures.count)} weights, {totals}, {bits} bits per weight\n"
     if whole:
         pairs = [
             " and ".join(dict.fromkeys(filter(None, (pair.reference_name, pair.candidate_name))))
@@ -316,15 +316,14 @@ def _summary(matching: Matching, total: TotalErrors, *, whole: bool) -> Iterator
         yield from _named("Not comparable", pairs)
         yield from _named("Only in the reference", matching.unmatched_reference)
         yield from _named("Only in the candidate", matching.unmatched_candidate)
-    yield f"\n{output.wrapped(ABOUT_ERRORS)}"
+    yield f"\n{output.wrapped(ABOUT_ERRORS)}\n"
 
 
 def _named(title: str, names: Sequence[str]) -> Iterator[str]:
     if names:
-        yield output.heading(title).removesuffix("\n")
-    yield from (f"  {plain_text(name)}" for name in names[:_SHOWN_NAMES])
-    if len(names) > _SHOWN_NAMES:
-        yield f"  and {integer_text(len(names) - _SHOWN_NAMES)} more; --json lists all"
+        yield output.heading(title)
+    yield from (f"  {plain_text(name)}\n" for name in names[:_SHOWN_NAMES])
+    yield output.left_out_text(len(names) - _SHOWN_NAMES)
 
 
 # diff

@@ -19,7 +19,7 @@ from explorer.present.tables.metadata import entry_record, keys_of, metadata_tab
 from explorer.present.tables.problems import PROBLEMS
 from explorer.present.tables.quantization import declared_record, declared_table
 from explorer.present.tables.tensors import COMPONENTS, TYPES, tensor_records, tensor_table
-from explorer.text import bytes_text, integer_text, plain_text
+from explorer.text import bytes_text, plain_text
 
 _MIN_VALUE_WIDTH: Final = 40
 _LONGEST_NAME: Final = 200
@@ -179,8 +179,7 @@ def _summary(model: Model) -> str:
         parts.append(output.heading("Files", len(model.files)))
         files = [(plain_text(str(file.path)), bytes_text(file.source.size)) for file in model.files]
         parts.append(output.table(files[:_SHOWN_FILES]))
-        if len(files) > _SHOWN_FILES:
-            parts.append(f"  … and {integer_text(len(files) - _SHOWN_FILES)} more\n")
+        parts.append(output.left_out_text(len(files) - _SHOWN_FILES))
     if problems := problems_of(model):
         parts += [output.heading("Problems", len(problems)), output.problem_lines(problems)]
     return "".join(parts)

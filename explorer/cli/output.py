@@ -318,8 +318,12 @@ def table_of(
     printed = rows[:most] if most else rows
     lines = TableLines(described, printed, longest)
     left_out = (total or len(rows)) - len(printed)
-    more = f"  … and {integer_text(left_out)} more; --json lists all\n" if left_out else ""
-    return lines.head + "".join(map(lines.line, printed)) + more
+    return lines.head + "".join(map(lines.line, printed)) + left_out_text(left_out)
+
+
+def left_out_text(count: int, what: str = "") -> str:
+    """Return a line that counts what is not printed; "" where nothing is left out."""
+    return f"  … and {integer_text(count)} more{what}; --json lists all\n" if count > 0 else ""
 
 
 def print_rows(

@@ -138,6 +138,7 @@ def _bars(histogram: Histogram) -> Iterator[tuple[str, str, str]]:
 # survey
 
 _LONGEST_NAME: Final = 64
+_WITHOUT_WEIGHTS: Final = " without weights, or of a type that cannot be decoded"
 
 
 @click.command("survey")
@@ -211,8 +212,8 @@ def survey_command(  # noqa: PLR0913 - options of the command line
         record = summaries_record(sums, Source.STATISTICS)
         output.write_json({"path": path, "tensors": found.records, "sums": record})
     elif found.count == len(numbers):  # else the reader went away
-        left_out = sums.total.tensors - found.count
-        output.write(_left_out_text(left_out) + output.sums_text(sums, Source.STATISTICS))
+        left_out = output.left_out_text(sums.total.tensors - found.count, _WITHOUT_WEIGHTS)
+        output.write(left_out + output.sums_text(sums, Source.STATISTICS))
     return output.exit_code(found.damaged)
 
 
@@ -248,13 +249,6 @@ class _Found:
     def sums(self) -> Summaries:
         """Return sums and means by role, by layer and of the model, as far as they are known."""
         return model_summaries(self._model, self._columns, None)
-
-
-def _left_out_text(count: int) -> str:
-    if not count:
-        return ""
-    what = "without weights, or of a type that cannot be decoded"
-    return f"  … and {integer_text(count)} more {what}; --json lists all\n"
 
 
 # export
