@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from explorer.analysis.columns import Source, StatisticsColumns, model_summaries
 from explorer.analysis.errors.compare import Comparison, unread
@@ -82,8 +82,8 @@ def compare_folder(  # noqa: PLR0913 - the options of the command
         entries = [one for one in models_in(Path(folder)) if one.path.absolute() not in own]
         more = () if matrix is None else WEIGHTED.names
         about = {"folder": folder, "original": original_path, "imatrix": matrix_path}
-        asked = Source.ERRORS, more, about, [ABOUT_ERRORS], files, as_json
-        return _show(stack, entries, prepare, read, *asked)
+        how = _How(Source.ERRORS, more, about, ABOUT_ERRORS, files, as_json)
+        return _show(stack, entries, prepare, read, how)
 
 
 def survey_folder(
@@ -100,8 +100,8 @@ def survey_folder(
 
     with ExitStack() as stack:
         entries, about = models_in(Path(folder)), {"folder": folder}
-        asked = Source.STATISTICS, (), about, [ABOUT_SUMS], files, as_json
-        return _show(stack, entries, prepare, read, *asked)
+        how = _How(Source.STATISTICS, (), about, ABOUT_SUMS, files, as_json)
+        return _show(stack, entries, prepare, read, how)
 
 
 def _statistics(
@@ -118,17 +118,23 @@ def _statistics(
     return dict(model_summaries(model, columns, None).matrices.figures), damage
 
 
-def _show(  # noqa: PLR0913, PLR0917 - what the two commands differ in
+class _How(NamedTuple):
+    """How the table of a folder is shown."""
+
+    source: Source
+    more: Sequence[str]  # names of further metrics
+    about: Mapping[str, str | None]  # what JSON says first
+    note: str
+    files: output.TableFiles
+    as_json: bool
+
+
+def _show(
     stack: ExitStack,
     entries: Sequence[Entry],
     prepare: Callable[[Model], tuple[int, Work]],
     read: Callable[[Sequence[Work], output.Progress], Iterable[_Found]],
-    source: Source,
-    more: Sequence[str],
-    about: Mapping[str, str | None],
-    notes: list[str],
-    files: output.TableFiles,
-    as_json: bool,
+    how: _How,
 ) -> int:
     """Read all models with one progress, and show one table; what cannot be read has a problem.
 
@@ -136,23 +142,22 @@ def _show(  # noqa: PLR0913, PLR0917 - what the two commands differ in
         prepare: Returns how many weights there are to read of a model, and what `read` needs.
         read: Returns what is known then of each.
     """
-    files.check()
+    how.files.check()
     rows, works = opened(stack, entries, prepare)
     with output.Progress(sum(weights for weights, _ in works.values())) as line:
         found = read([work for _, work in works.values()], line)
         for place, (figures, damage) in zip(works, found, strict=True):
             problem = None if damage is None else damage.what
             rows[place] = replace(rows[place], figures=figures, problem=problem)
-    if source is Source.ERRORS:
+    if how.source is Source.ERRORS:
         rows = _with_front(rows)
-    described = folder_table(source, *more)
-    files.save(described.names, map(described.flat, rows))
-    if as_json:
+    described = folder_table(how.source, *how.more)
+    how.files.save(described.names, map(described.flat, rows))
+    if how.as_json:
         records = [described.record(row) for row in rows]
-        output.write_json({**about, "models": records, "notes": notes})
+        output.write_json({**how.about, "models": records, "notes": [how.note]})
     else:
-        output.write(output.table_of(described, rows))
-        output.write("".join(f"\n{output.wrapped(note)}\n" for note in notes))
+        output.write(f"{output.table_of(described, rows)}\n{output.wrapped(how.note)}\n")
     return exit_code(rows)
 
 
