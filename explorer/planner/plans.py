@@ -102,14 +102,9 @@ class Holding:
         return f"{self.place}.{self.terms.get(part, part)}"
 
 
-def tightest_room(holdings: Iterable[Holding]) -> int:
-    """Return the bytes that the tightest memory has left, its reserve taken off; 0 if not known."""
-    return min((room for held in holdings if (room := held.room) is not None), default=0)
-
-
-def tightest_best_room(holdings: Iterable[Holding]) -> int:
-    """Return the same with all that is a range at its low end."""
-    return min((room for held in holdings if (room := held.best_room) is not None), default=0)
+def least_room(rooms: Iterable[int | None]) -> int:
+    """Return the bytes that the tightest memory has left, of those that are known; 0 of none."""
+    return min((room for room in rooms if room is not None), default=0)
 
 
 class Level(StrEnum):
@@ -425,7 +420,7 @@ class Plan:
     @property
     def room(self) -> int:
         """Bytes that the tightest memory has left, its reserve taken off; negative: missing."""
-        return tightest_room(self.holdings)
+        return least_room(held.room for held in self.holdings)
 
     @property
     def gpu_layers(self) -> int:

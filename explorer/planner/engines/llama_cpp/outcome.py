@@ -31,10 +31,9 @@ from explorer.planner.plans import (
     Term,
     Verdict,
     judge,
+    least_room,
     sum_term,
     term,
-    tightest_best_room,
-    tightest_room,
 )
 from explorer.planner.request import PlanRequest
 from explorer.text import bytes_text
@@ -248,7 +247,7 @@ class Outcome(Details):
         With layers on the CPU ranges are at their low end, as in the verdict.
         """
         is_whole = self.verdict.all_on_gpus or self.verdict.on_cpu
-        return (tightest_room if is_whole else tightest_best_room)(self.holdings)
+        return least_room(held.room if is_whole else held.best_room for held in self.holdings)
 
     @property
     def compute(self) -> int:
