@@ -72,7 +72,6 @@ class LogPage(PlannerPage):
         paste: Takes the log in the clipboard.
         check: Asks the user's own llama.cpp, after showing the command.
         reserve_unaccounted: Puts what remains into the reserve.
-        speed: The bound of speed.
         table: The terms.
         notes: What has to be said of them.
     """
