@@ -24,7 +24,7 @@ from explorer.qt.addresses import MOST_PASTED
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobSlot
 from explorer.qt.planner.fields import push_button, wrapped_label
-from explorer.qt.planner.pages import LEAST_LINES, PlannerPage, show_in
+from explorer.qt.planner.pages import LEAST_LINES, show_in
 from explorer.qt.planner.state import PlannerState
 from explorer.qt.services import Services
 from explorer.qt.theme import Space
@@ -64,7 +64,7 @@ class _Found:
     comparison: Comparison
 
 
-class LogPage(PlannerPage):
+class LogPage(QtWidgets.QWidget):
     """A log's figures beside those of the plan with the log's settings.
 
     Attributes:
@@ -77,7 +77,8 @@ class LogPage(PlannerPage):
     """
 
     def __init__(self, state: PlannerState, app: Services, parent: QtWidgets.QWidget) -> None:
-        super().__init__(state, parent)
+        super().__init__(parent)
+        self.state = state
         self.app = app
         self._document: Document | None = None
         self._found: _Found | None = None
@@ -200,9 +201,6 @@ class LogPage(PlannerPage):
         self.hint.setText(f"{words_}…")
         job = self._reading.run(words_, run, done, self._fail)
         job.finished.connect(self._ended)
-
-    def refresh(self) -> None:
-        """Do nothing: what a log told stays."""
 
     def _take(self, found: _Found) -> None:
         self._found = found
