@@ -472,8 +472,10 @@ class DetailsPage(PlannerPage):
             self.layer_chosen.emit(row)
 
 
-class WhyPage(PlannerPage):
+class WhyPage(QtWidgets.QWidget):
     """All figures of the plan on the left; formula and inputs of one on the right.
+
+    It shows another plan when `DetailsPage`, which holds it, refreshes it.
 
     Attributes:
         figures: The table of figures.
@@ -482,7 +484,8 @@ class WhyPage(PlannerPage):
     """
 
     def __init__(self, state: PlannerState, app: Services, parent: QtWidgets.QWidget) -> None:
-        super().__init__(state, parent)
+        super().__init__(parent)
+        self.state = state
         self._terms: tuple[Term, ...] = ()
         self._chosen = "total"
         self.search = FilterBar("Filter figures:  devices[0]  graph  blk", "", self)
