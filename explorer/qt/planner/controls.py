@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -461,8 +461,7 @@ class SettingsControls(QtWidgets.QWidget):
     def _choice(self, setting: Setting, choices: Mapping[str, object]) -> SettingField:
         """Let one of some values be chosen, by their texts."""
         edit, values = CalmComboBox(self), tuple(choices.values())
-        for text, value in choices.items():
-            edit.addItem(text, value)
+        edit.offer(choices)
         edit.currentIndexChanged.connect(
             lambda _: self._state.set(**{setting.name: edit.currentData()})
         )
@@ -516,16 +515,12 @@ class SettingsControls(QtWidgets.QWidget):
     def _engine_field(self) -> SettingField:
         edit = CalmComboBox(self)
 
-        def offer(engines: Sequence[Engine]) -> None:
-            if [edit.itemData(row) for row in range(edit.count())] == [one.name for one in engines]:
-                return
-            with QSignalBlocker(edit):
-                edit.clear()
-                for engine in engines:
-                    edit.addItem(engine.title, engine.name)
-                    edit.setItemData(edit.count() - 1, engine.title, Qt.ItemDataRole.ToolTipRole)
+        def offer(engines: Iterable[Engine]) -> None:
+            if edit.offer({engine.title: engine.name for engine in engines}):
+                for row in range(edit.count()):
+                    edit.setItemData(row, edit.itemText(row), Qt.ItemDataRole.ToolTipRole)
 
-        offer(list(ENGINES.values()))
+        offer(ENGINES.values())
         edit.currentIndexChanged.connect(
             lambda _: self._state.replace_inputs(profile=str(edit.currentData()))
         )

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyqtgraph as pg
-from PySide6.QtCore import QPointF, QRectF, QSignalBlocker, Qt, Signal
+from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent
 from PySide6.QtWidgets import QLabel, QWidget
 
@@ -416,11 +416,7 @@ class CurvesPage(PlannerPage):
 
     def _offer(self, kinds: Sequence[CurveKind]) -> CurveKind:
         """Offer the curves of an engine; return the chosen ones."""
-        if [self.kind.itemData(row) for row in range(self.kind.count())] != list(kinds):
-            with QSignalBlocker(self.kind):
-                self.kind.clear()
-                for one in kinds:
-                    self.kind.addItem(one.title, one)
+        self.kind.offer({one.title: one for one in kinds})
         self.kind.setVisible(len(kinds) > 1)
         found: CurveKind = kinds[max(0, self.kind.currentIndex())]
         return found

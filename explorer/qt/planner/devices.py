@@ -534,8 +534,7 @@ class MachineDialog(QtWidgets.QDialog):
         self.context = TokenSpinBox(context_stops(0), self)
         self.context.show_value(self._basis.context)
         self.cache_type = CalmComboBox(self)
-        for name in CACHE_TYPES:
-            self.cache_type.addItem(name, name)
+        self.cache_type.offer({name: name for name in CACHE_TYPES})
         self.cache_type.show_value(self._basis.cache_type)
         self.context.valueChanged.connect(self._ask_of_all)
         self.cache_type.currentIndexChanged.connect(self._ask_of_all)

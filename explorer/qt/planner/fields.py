@@ -5,7 +5,7 @@ A field changes by the wheel only while it has the focus, so that one can scroll
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from PySide6 import QtGui, QtWidgets
@@ -84,6 +84,16 @@ class CalmComboBox(QtWidgets.QComboBox):
         super().__init__(parent)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setMaxVisibleItems(MOST_VISIBLE)
+
+    def offer(self, choices: Mapping[str, object]) -> bool:
+        """Offer values by their texts, and emit nothing; return whether they are others."""
+        if [self.itemData(row) for row in range(self.count())] == list(choices.values()):
+            return False
+        with QSignalBlocker(self):
+            self.clear()
+            for text, value in choices.items():
+                self.addItem(text, value)
+        return True
 
     def show_value(self, value: object) -> None:
         """Show the choice of a value; emit nothing."""

@@ -45,7 +45,14 @@ from explorer.text import exact_text, plain_text
 
 _DELAY_MS: Final = 80
 Row = TypeVar("Row")
-_WHY, _NOTES, _BARS, _LAYERS, _CURVES = "why", "notes", "bars", "layers", "curves"
+_WHY, _BARS, _LAYERS, _CURVES, _NOTES = "why", "bars", "layers", "curves", "notes"
+_LISTED: Final = {
+    "Figures and formulas": _WHY,
+    "Memory of each device": _BARS,
+    "Layers and their devices": _LAYERS,
+    "Points of the curves": _CURVES,
+    "Notes and warnings": _NOTES,
+}
 
 
 class PlannerPage(QtWidgets.QWidget):
@@ -395,11 +402,7 @@ class DetailsPage(PlannerPage):
         super().__init__(state, parent)
         self._curves = curves
         self.choice = CalmComboBox(self)
-        self.choice.addItem("Figures and formulas", _WHY)
-        self.choice.addItem("Memory of each device", _BARS)
-        self.choice.addItem("Layers and their devices", _LAYERS)
-        self.choice.addItem("Points of the curves", _CURVES)
-        self.choice.addItem("Notes and warnings", _NOTES)
+        self.choice.offer(_LISTED)
         self.choice.setAccessibleName("What to list")
         self.bandwidths = Bandwidths(state, self)
         self.why = WhyPage(state, app, self)
