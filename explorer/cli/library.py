@@ -31,7 +31,6 @@ from explorer.present.tables.library import (
     time_text,
 )
 from explorer.present.tables.problems import PROBLEMS
-from explorer.present.tables.table import Table
 from explorer.stores import (
     Details,
     Entry,
@@ -50,7 +49,7 @@ from explorer.text import bytes_text, counted, integer_text, plain_text
 
 # what is printed may be read on another day
 _DAY = replace(LIBRARY["modified"], text=lambda row: time_text(row.modified)[: len("2026-11-27")])
-_LISTED = Table(*(_DAY if one.name == _DAY.name else one for one in LIBRARY), title=LIBRARY.title)
+_LISTED = LIBRARY.replacing(_DAY)
 _SHOWN = ("name", "architecture", "parameters", "bytes", "file_type", "modified")
 _SHOWN_FIT = ("fits", "context", "speed")
 _SHOWN_FILE = ("digest", "bytes", "used_by", "part")

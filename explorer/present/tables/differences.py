@@ -61,7 +61,7 @@ def with_b_called(table: Table[Row], other: str) -> Table[Row]:
         title = re.sub(r"\bB\b", name, column.title)
         return replace(column, title=title[:1].upper() + title[1:])
 
-    return Table(*map(called, table), title=table.title, problem=table.problem)
+    return table.with_columns(map(called, table))
 
 
 def _better_or_worse(gain: float) -> str:

@@ -252,7 +252,7 @@ COMPARED: Final = Table[PairRow](
 def compared_table(*, weighted: bool) -> Table[PairRow]:
     """Return `COMPARED`; with the errors by importance where a matrix is given."""
     more = WEIGHTED.at(weighted_of) if weighted else []
-    return Table(*COMPARED, *more, title=COMPARED.title, problem=COMPARED.problem)
+    return COMPARED.with_columns([*COMPARED, *more])
 
 
 REQUANTIZED: Final = Table[Requantized](

@@ -432,12 +432,10 @@ def file_table(files: Sequence[StoredFile]) -> Table[StoredFile]:
     """Return the table of files; of one store alone it does not say which."""
     several = len({file.store for file in files}) > 1
     largest = max((file.blob.nbytes for file in files), default=0) or 1
-    changed = {
-        "store": replace(FILES["store"], extra=not several),
-        "bytes": replace(FILES["bytes"], bar=lambda file: file.blob.nbytes / largest),
-    }
-    columns = (changed.get(column.name, column) for column in FILES)
-    return Table(*columns, title=FILES.title)
+    return FILES.replacing(
+        replace(FILES["store"], extra=not several),
+        replace(FILES["bytes"], bar=lambda file: file.blob.nbytes / largest),
+    )
 
 
 # The models of a repository or a name on the web

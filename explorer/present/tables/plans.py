@@ -274,7 +274,7 @@ PLANS: Final = Table[PlanRow](
 
 def comparison(rows: Sequence[PlanRow]) -> Table[PlanRow]:
     """Return `PLANS` with what differs from the first row marked, which colour alone could not."""
-    return Table(*(_compared(column, rows[0]) for column in PLANS), title=PLANS.title)
+    return PLANS.with_columns(_compared(column, rows[0]) for column in PLANS)
 
 
 def _compared(column: Column[PlanRow], first: PlanRow) -> Column[PlanRow]:

@@ -203,7 +203,7 @@ def trials_table(*, weighted: bool) -> Table[TriedRecipe]:
     place = TRIALS.names.index("rmse")
     more = WEIGHTED.at(weighted_of, blank=_NOT_MEASURED) if weighted else []
     columns[place:place] = more
-    return Table(*columns, title=TRIALS.title, problem=TRIALS.problem)
+    return TRIALS.with_columns(columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,14 +222,14 @@ class FolderTrial:
 def folder_trials_table(*, weighted: bool) -> Table[FolderTrial]:
     """Return the table of recipes of all models of a folder."""
     columns: list[Column[FolderTrial]] = trials_table(weighted=weighted).at(lambda row: row.tried)
-    changed: dict[str, Column[FolderTrial]] = {
-        "problem": Column("problem", "Problem", of=_problem, extra=True),
-        "on_front": replace(Table(*columns)["on_front"], extra=False),
-    }
+    tried = Table(*columns)
     return Table(
         Column("model", "Model", TEXT, "Its name.", lambda row: row.model.model),
         Column("path", "Path", TEXT, "Where it is.", lambda row: row.model.path, extra=True),
-        *(changed.get(column.name, column) for column in columns),
+        *tried.replacing(
+            Column("problem", "Problem", of=_problem, extra=True),
+            replace(tried["on_front"], extra=False),
+        ),
         title="Recipes of the models of the folder",
         problem=lambda row: _problem(row) or "",
     )

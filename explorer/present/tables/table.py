@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Generic, TypeVar, cast
@@ -264,13 +264,20 @@ class Table(Generic[RowT_contra]):
 
     def only(self, *names: str) -> Table[RowT_contra]:
         """Return the same table with some columns, in this order, none of them extra."""
-        named = (replace(self[name], extra=False) for name in names)
-        return Table(*named, title=self.title, problem=self.problem)
+        return self.with_columns(replace(self[name], extra=False) for name in names)
 
     def without(self, *names: str) -> Table[RowT_contra]:
         """Return the same table without some columns."""
-        kept = [column for column in self.columns if column.name not in names]
-        return Table(*kept, title=self.title, problem=self.problem)
+        return self.with_columns(one for one in self.columns if one.name not in names)
+
+    def replacing(self, *columns: Column[RowT_contra]) -> Table[RowT_contra]:
+        """Return the same table with columns in place of those of the same names."""
+        others = {column.name: column for column in columns}
+        return self.with_columns(others.get(one.name, one) for one in self.columns)
+
+    def with_columns(self, columns: Iterable[Column[RowT_contra]]) -> Table[RowT_contra]:
+        """Return the same table with other columns."""
+        return Table(*columns, title=self.title, problem=self.problem)
 
     @property
     def names(self) -> list[str]:
