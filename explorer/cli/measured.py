@@ -44,7 +44,6 @@ class Compared:
     def text(self) -> str:
         lines = [words.settings_text(self.comparison.settings)]
         lines += words.comparison_notes(self.comparison, self.log)
-        lines += map(words.unaccounted_sentence, self.comparison.unaccounted)
         lines.append(words.reserve_sentence(self.comparison.unaccounted))
         speed = self.comparison.measured.tokens_per_second
         if speed is not None:

@@ -150,8 +150,9 @@ def _named_settings(settings: planner_settings.Settings) -> str:
 
 
 def comparison_notes(comparison: Comparison, log: Log) -> tuple[str, ...]:
-    """Return what has to be said of a comparison, in sentences."""
-    return tuple(plain_text(note) for note in _notes(comparison, log))
+    """Return what has to be said of a comparison, and what GPUs hold beyond it, in sentences."""
+    notes = map(plain_text, _notes(comparison, log))
+    return (*notes, *map(unaccounted_sentence, comparison.unaccounted))
 
 
 def _notes(comparison: Comparison, log: Log) -> Iterator[str]:

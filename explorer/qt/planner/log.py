@@ -235,7 +235,6 @@ class LogPage(QtWidgets.QWidget):
         show_in(self.table, MEASURED, found.comparison.residuals, found.name)
         self.hint.setText(f"{found.name}: {words.settings_text(found.comparison.settings)}")
         lines = [*words.comparison_notes(found.comparison, found.log)]
-        lines += map(words.unaccounted_sentence, found.comparison.unaccounted)
         speed = found.comparison.measured.tokens_per_second
         if speed is not None:
             lines.append(words.share_sentence(speed, None))
