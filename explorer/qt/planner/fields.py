@@ -15,7 +15,6 @@ from PySide6.QtCore import (
     QObject,
     QPoint,
     QRect,
-    QRectF,
     QSignalBlocker,
     QSize,
     Qt,
@@ -25,18 +24,15 @@ from PySide6.QtWidgets import QLabel, QPushButton, QWidget
 
 from explorer.errors import PlanError
 from explorer.planner.devices import parse_context, parse_memory
-from explorer.planner.plans import Level
 from explorer.present.curves import Stops
 from explorer.present.plan import size_text
-from explorer.qt.theme import TILE_CORNER, Space, TextSize, style_text, warning_colour
-from explorer.qt.widgets.cells import level_colours
+from explorer.qt.theme import Space, warning_colour
 from explorer.qt.widgets.controls import MOST_VISIBLE
 from explorer.qt.widgets.labels import SELECTABLE, plain_label
 from explorer.qt.widgets.painting import plain_tip
 from explorer.text import integer_text, sentence
 
 _MOST_TOKENS: Final = 1 << 30
-_WIDEST: Final = 1000
 
 
 class CalmSpinBox(QtWidgets.QSpinBox):
@@ -309,11 +305,12 @@ def wrapped_label(parent: QWidget, name: str) -> QLabel:
     label = plain_label(parent)
     name_text(label, name)
     label.setWordWrap(True)
-    label.setSizePolicy(_as_high_as_wide(QtWidgets.QSizePolicy.Policy.Ignored))
+    label.setSizePolicy(as_high_as_wide(QtWidgets.QSizePolicy.Policy.Ignored))
     return label
 
 
-def _as_high_as_wide(across: QtWidgets.QSizePolicy.Policy) -> QtWidgets.QSizePolicy:
+def as_high_as_wide(across: QtWidgets.QSizePolicy.Policy) -> QtWidgets.QSizePolicy:
+    """Return the policy of a text that has the more lines the less wide it is."""
     policy = QtWidgets.QSizePolicy(across, QtWidgets.QSizePolicy.Policy.Preferred)
     policy.setHeightForWidth(True)
     return policy
@@ -325,48 +322,3 @@ def colour_text(widget: QWidget, *, warning: bool) -> None:
     if warning:
         palette.setColor(QtGui.QPalette.ColorRole.WindowText, warning_colour(palette))
     widget.setPalette(palette)
-
-
-class AnswerPill(QLabel):
-    """A sentence on a rounded ground, in the colour of how well the model fits.
-
-    It is as wide as its sentence, which has more lines where there is too little room.
-    """
-
-    _LEAST = 160
-
-    def __init__(self, parent: QWidget) -> None:
-        super().__init__(parent)
-        self.setTextFormat(Qt.TextFormat.PlainText)
-        self._level = Level.FITS
-        style_text(self, TextSize.BODY)
-        self.setWordWrap(True)
-        policy = QtWidgets.QSizePolicy.Policy
-        self.setSizePolicy(_as_high_as_wide(policy.Maximum))
-        self.setContentsMargins(Space.WIDE, Space.NEAR, Space.WIDE, Space.NEAR)
-
-    def show_level(self, level: Level) -> None:
-        """Take the colour of a level; its sign stands before the sentence, too."""
-        self._level = level
-        palette = QtGui.QGuiApplication.palette()
-        palette.setColor(QtGui.QPalette.ColorRole.WindowText, level_colours(level, palette)[0])
-        self.setPalette(palette)
-
-    # Qt
-
-    def sizeHint(self) -> QSize:
-        margins, metrics = self.contentsMargins(), self.fontMetrics()
-        wide = metrics.horizontalAdvance(self.text()) + margins.left() + margins.right() + 2
-        return QSize(min(wide, _WIDEST), metrics.height() + margins.top() + margins.bottom())
-
-    def minimumSizeHint(self) -> QSize:
-        return QSize(min(self._LEAST, self.sizeHint().width()), self.sizeHint().height())
-
-    def paintEvent(self, event: QtGui.QPaintEvent) -> None:
-        painter = QtGui.QPainter(self)
-        painter.setRenderHint(QtGui.QPainter.RenderHint.Antialiasing)
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(level_colours(self._level, self.palette())[1])
-        painter.drawRoundedRect(QRectF(self.rect()), TILE_CORNER, TILE_CORNER)
-        painter.end()
-        super().paintEvent(event)
