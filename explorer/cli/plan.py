@@ -48,7 +48,7 @@ from explorer.planner.settings import (
     Tokens,
 )
 from explorer.planner.together import Loaded, load_first, usual_inputs
-from explorer.present import engines
+from explorer.present import engines, suggestions
 from explorer.present import plan as plans
 from explorer.present.plan import Kind, rules_text
 from explorer.present.tables.plans import BUFFERS, INPUTS, PLAN_FILE, PLANS, PlanRow
@@ -420,7 +420,7 @@ def _plan(engine: Engine, request: PlanRequest, advice: Advice | None) -> Plan:
     except PlanError as error:
         if error.reason is None or advice is None or advice.value is None:
             raise
-    return engine.plan(request.asking(**plans.advice_changes(advice)))
+    return engine.plan(request.asking(**suggestions.advice_changes(advice)))
 
 
 _INDENT: Final = "  "
@@ -556,8 +556,8 @@ def terms_text(terms: Sequence[Term]) -> str:
 
 
 def _advice(advice: Advice) -> str:
-    text = plans.advice_value(advice) or "nothing fits"
-    answer = style(f"{plans.QUESTION_TEXTS[advice.what].full_title}: {text}", bold=True)
+    text = suggestions.advice_value(advice) or "nothing fits"
+    answer = style(f"{suggestions.QUESTION_TEXTS[advice.what].full_title}: {text}", bold=True)
     return f"{_INDENT}{answer}\n{_INDENT}{sentence(plain_text(advice.limited_by))}.\n\n"
 
 

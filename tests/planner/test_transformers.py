@@ -20,7 +20,8 @@ from explorer.planner.engines.transformers import cache_bytes
 from explorer.planner.folder import Folder
 from explorer.planner.plans import Accuracy, Level, Plan
 from explorer.planner.request import PlanRequest
-from explorer.present.plan import advice_changes, answer
+from explorer.present.plan import answer
+from explorer.present.suggestions import advice_changes
 from explorer.quantization import TENSOR_TYPES
 from explorer.text import bytes_text
 from tests.planner.models import GIB

@@ -31,9 +31,10 @@ from explorer.planner.plans import (
 from explorer.planner.request import PlanRequest
 from explorer.planner.settings import CONTEXT, KV_CACHE_TYPE
 from explorer.present import engines as words
-from explorer.present.plan import PLAN, answer, memory_bars, suggestions
+from explorer.present.plan import PLAN, answer, memory_bars
 from explorer.present.plan_export import environment_lines, modelfile_lines, server_command
 from explorer.present.speed import speed_of
+from explorer.present.suggestions import suggestions
 from explorer.present.tables.plans import ENGINES, PLAN_FILE, PLANS, PlanRow
 from tests.planner.models import GIB, MIB, small_model
 

@@ -18,7 +18,7 @@ from explorer.planner.inputs import PlanInputs
 from explorer.planner.plans import Level, Verdict
 from explorer.planner.request import PlanRequest
 from explorer.present.fits import ModelFit, Target, fit_at, fit_of, fit_statement
-from explorer.present.plan import advice_changes, suggestions
+from explorer.present.suggestions import advice_changes, suggestions
 from tests.helpers.ollama_store import OllamaStore
 from tests.helpers.small_gguf import SmallGguf
 from tests.helpers.sparse_models import Shape

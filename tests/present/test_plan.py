@@ -15,10 +15,7 @@ from explorer.planner.plans import Level, Plan
 from explorer.planner.request import PlanRequest
 from explorer.present.plan import (
     PLAN,
-    QUESTION_TEXTS,
     Kind,
-    advice_changes,
-    advice_text,
     amount_text,
     answer,
     context_text,
@@ -26,6 +23,7 @@ from explorer.present.plan import (
     memory_bars,
     size_text,
 )
+from explorer.present.suggestions import QUESTION_TEXTS, advice_changes, advice_text
 from explorer.text import bytes_text, exact_text
 from tests.planner.models import GIB, small_model
 

@@ -13,6 +13,7 @@ from explorer.planner.advice import Advice, setting_of, solve
 from explorer.planner.plans import Engine, Level
 from explorer.planner.request import PlanRequest
 from explorer.present import plan as plan_texts
+from explorer.present import suggestions as words
 from explorer.present.speed import SPEED_TIP, Speed, speed_here
 from explorer.qt.jobs import JobSlot
 from explorer.qt.planner.fields import (
@@ -66,7 +67,7 @@ class AnswerBar(QtWidgets.QWidget):
         super().__init__(parent)
         self._state = state
         self._current = state.current
-        self._found: tuple[plan_texts.Suggestion, ...] = ()
+        self._found: tuple[words.Suggestion, ...] = ()
         self._searched = False
         self._answer = plan_texts.Answer(Level.FITS, "")
         self._coloured: Level | None = None
@@ -90,7 +91,7 @@ class AnswerBar(QtWidgets.QWidget):
         tip = "Find the best value that fits; other settings stay"
         self.ask = menu_button(self, "What fits?", tip)
         self._advice: Advice | None = None
-        self._offers: tuple[plan_texts.Suggestion, ...] = ()
+        self._offers: tuple[words.Suggestion, ...] = ()
         tip = "Change this; Undo takes it back"
         self.buttons = [push_button(self, "", tip) for _ in range(_MOST_OFFERED)]
         self.questions: dict[str, QtGui.QAction] = {}
@@ -106,7 +107,7 @@ class AnswerBar(QtWidgets.QWidget):
 
     def _lay_out(self) -> None:
         for what in _ASKED:
-            title, ask = f"{plan_texts.QUESTION_TEXTS[what].title}?", partial(self._ask, what)
+            title, ask = f"{words.QUESTION_TEXTS[what].title}?", partial(self._ask, what)
             self.questions[what] = self.ask.menu().addAction(title, ask)
         for number, button in enumerate(self.buttons):
             button.hide()
@@ -161,12 +162,12 @@ class AnswerBar(QtWidgets.QWidget):
         """What would make it fit, once that was searched."""
         searched = self._searched and self._can_search()
         explained = self._current.plan is not None and (self._found or self._current.inputs.devices)
-        return plan_texts.suggestions_sentence(self._found) if searched and explained else ""
+        return words.suggestions_sentence(self._found) if searched and explained else ""
 
     def _show_sentence(self) -> None:
         ways, advice = self._ways, self._advice
         if advice is not None and not (ways and advice.value is None):
-            ways = plan_texts.advice_text(advice)
+            ways = words.advice_text(advice)
         told = f"{self._answer.mark}  {self._answer.sentence}", ways
         if told == (self.sentence.text(), self.ways.text()):
             return
@@ -196,7 +197,7 @@ class AnswerBar(QtWidgets.QWidget):
             return
         if self._can_search():
             title = "Looking for settings that fit"
-            self._run(self._search, title, plan_texts.suggestions, self._show_suggestions)
+            self._run(self._search, title, words.suggestions, self._show_suggestions)
         elif self._advice is None and self._current.plan is not None:
             self._look_for_context()
         plan, kept = self._current.plan, self._state.basis.bandwidths
@@ -228,7 +229,7 @@ class AnswerBar(QtWidgets.QWidget):
             slot.run(title, lambda job: search(request, engine, job.check), on_done, refused)
 
     def _show_suggestions(
-        self, found: tuple[plan_texts.Suggestion, ...], *, searched: bool = True
+        self, found: tuple[words.Suggestion, ...], *, searched: bool = True
     ) -> None:
         self._found, self._searched = found, searched
         self._show_offers()
@@ -241,7 +242,7 @@ class AnswerBar(QtWidgets.QWidget):
 
     def _show_offers(self) -> None:
         advice, plan, asked = self._advice, self._current.plan, self._state.inputs.settings
-        taken = None if advice is None else plan_texts.advice_offer(advice, plan, asked)
+        taken = None if advice is None else words.advice_offer(advice, plan, asked)
         self._offers = self._found if taken is None else (*self._found, taken)
         for number, button in enumerate(self.buttons):
             button.setVisible(number < len(self._offers))
@@ -255,7 +256,7 @@ class AnswerBar(QtWidgets.QWidget):
 
     def _ask(self, what: str) -> None:
         self.ways.setText("Searching…")
-        title = f"Searching: {plan_texts.QUESTION_TEXTS[what].title}"
+        title = f"Searching: {words.QUESTION_TEXTS[what].title}"
         self._run(self._asking, title, partial(solve, what), self._show_advice)
 
     def _show_advice(self, advice: Advice) -> None:

@@ -17,8 +17,9 @@ from explorer.planner.plans import Plan, Term
 from explorer.planner.speed import parse_rate
 from explorer.present import engines, plan_export
 from explorer.present.curves import Curves
-from explorer.present.plan import Kind, memory_bars, remarks, value_text, would_change
+from explorer.present.plan import Kind, memory_bars, remarks, value_text
 from explorer.present.speed import rate_text
+from explorer.present.suggestions import would_change
 from explorer.present.tables.plans import (
     ENGINES,
     INPUTS,

@@ -14,7 +14,8 @@ from explorer.planner.advice import solve
 from explorer.planner.engines.llama_cpp.engine import LLAMA_CPP
 from explorer.planner.engines.ollama_013.engine import OLLAMA_013
 from explorer.planner.request import PlanRequest
-from explorer.present.plan import QUESTION_TEXTS, Kind, suggestions
+from explorer.present.plan import Kind
+from explorer.present.suggestions import QUESTION_TEXTS, suggestions
 from explorer.qt.document import Document
 from explorer.text import bytes_text
 from tests.qt.planner.plan_models import GIB, Panel
