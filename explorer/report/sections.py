@@ -23,7 +23,7 @@ from explorer.analysis.columns import Source, Summaries, outlier_ratio, relative
 from explorer.analysis.recipes.fits import RecipeFit, rules_source
 from explorer.errors import ExplorerError
 from explorer.formats.model import MetadataEntry
-from explorer.planner.plans import Plan
+from explorer.planner.plans import Plan, difference_notes
 from explorer.present import plan as plan_texts
 from explorer.present import recipes as recipe_texts
 from explorer.present import survey as survey_texts
@@ -545,10 +545,7 @@ def _plan_notes(made: Sequence[Plan]) -> list[str]:
     """Return warnings, settings that are not as asked for, and the notes that all plans share."""
     found: dict[str, None] = {}
     for plan in made:
-        found |= dict.fromkeys(plan.warnings)
-        for name, one in plan.effective.items():
-            if one.reason:
-                found[f"{name} is {one.value} in place of {one.asked}: {one.reason}"] = None
+        found |= dict.fromkeys((*plan.warnings, *difference_notes(plan.effective)))
     for note in made[0].notes if made else ():
         if all(note in plan.notes for plan in made):
             found[note] = None

@@ -11,10 +11,14 @@ from hypothesis import strategies as st
 from jinja2 import TemplateNotFound, UndefinedError
 
 from explorer.paths import resource
+from explorer.planner import Device, Settings
+from explorer.planner.engines.registry import engine_named
+from explorer.planner.request import PlanRequest
 from explorer.present.tables.table import Column, Table
 from explorer.report.privacy import MAX_TEXT, Privacy, environment
-from explorer.report.sections import MAX_ROWS, table_of
+from explorer.report.sections import MAX_ROWS, _plan_notes, table_of
 from explorer.text import plain_text
+from tests.planner.models import tiny
 from tests.report.parsing import Page
 
 PAGE = environment(Privacy([Path("/nowhere/x.gguf")]))
@@ -48,6 +52,14 @@ def test_markup_stays_text(text: str) -> None:
     page = Page.of(html_of(text))
     assert page.tags == ["html", "title", "p"]
     assert page.texts.count(plain_text(text)) == 2
+
+
+def test_a_setting_that_is_not_as_asked_for_is_noted_once() -> None:
+    device = Device("0", "CUDA", 8 << 30, name="NVIDIA L4")
+    request = PlanRequest(tiny(), Settings(context=8192), (device,))
+    notes = _plan_notes([engine_named("ollama").plan(request)])
+    said = "context is 4096 instead of 8192: the model was trained for 4,096 tokens"
+    assert [note for note in notes if note.startswith("context is")] == [said]
 
 
 @pytest.mark.parametrize("text", ["{{ 7 * 7 }}", "{% include 'page.html' %}", "{# x #}"])
