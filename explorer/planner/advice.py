@@ -154,12 +154,16 @@ class _Search:
             f"only {plan.gpu_layers} of {total} layers fit into the {free} that are free on {names}"
         )
 
-    def most(self, name: str, most: int, limit: str, step: int = 1) -> Advice:
-        """Return the largest multiple of a step at which all layers fit; `limit` limits `most`."""
-        return self.answer(name, self.largest(name, most, step), most, limit, step)
+    def answer(self, name: str, found: Found, most: int, limit: str, step: int = 1) -> Advice:
+        """Say what keeps a value from being more.
 
-    def answer(self, name: str, found: Found, most: int, limit: str, step: int) -> Advice:
-        """Say what keeps a value from being more; see `most`."""
+        Args:
+            name: The setting, whose name is that of the question, too.
+            found: The largest multiple of a step at which all layers fit.
+            most: The largest that is possible.
+            limit: What limits that.
+            step: The step.
+        """
         value = (found.value or 0) * step
         if not value or value < most * step:
             step_text = counted(value + step, _COUNTED[name])
@@ -168,9 +172,10 @@ class _Search:
         if not found.exact:
             limit += ". The search was cut short, so a larger value might fit"
         also = self.needed(**{name: value}) if value else {}
-        return Advice("", value or None, limit, found.exact, also)
+        return Advice(name, value or None, limit, found.exact, also)
 
-    def largest(self, name: str, most: int, step: int) -> Found:
+    def largest(self, name: str, most: int, step: int = 1) -> Found:
+        """Return the largest multiple of a step, up to `most` steps, at which all layers fit."""
         if self.engine.grows:
             return Found(
                 largest_held(lambda value: self.room(**{name: value * step}), most) or None
@@ -255,7 +260,7 @@ def largest_context(search: _Search) -> Advice:
     if not trained:
         limit = f"more than {integer_text(most * step)} tokens are not tried"
     if whole and search.request.devices:
-        return replace(search.answer("context", found, most, limit, step), what="context")
+        return search.answer("context", found, most, limit, step)
     if plan is None or not found.value:
         return Advice("context", None, _NO_GPU if not search.request.devices else _TOO_LITTLE)
     if found.value < most:
@@ -277,7 +282,7 @@ def most_parallel(search: _Search) -> Advice:
     two = search.without_host().plan(parallel=2).effective["parallel"]
     if two.value == 1:
         most, limit = 1, two.reason
-    return replace(search.most("parallel", most, limit), what="parallel")
+    return search.answer("parallel", search.largest("parallel", most), most, limit)
 
 
 def _held_requests(ends: tuple[int, int]) -> Advice:
