@@ -504,9 +504,9 @@ def _has_blocks() -> bool:
 
 def plan_text(found: PlannedModel, plan: Plan) -> str:
     """Return everything about the plan that was found."""
-    found_out = plans.answer(plan)
-    sentence = style(found_out.sentence, fg=_COLOURS[found_out.level])
-    blocks = [f"{style(_safe(found.path), bold=True)}: {sentence}\n"]
+    answer = plans.answer(plan)
+    verdict = style(answer.sentence, fg=_COLOURS[answer.shown])
+    blocks = [f"{style(_safe(found.path), bold=True)}: {verdict}\n"]
     if found.advice is not None:
         blocks.append(_advice(found.advice))
     blocks.append(table(_facts(plan)))

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.cli import machine as machines
+from explorer.cli import output
 from explorer.cli.main import main
 from explorer.cli.plan import bar_lengths, plan_command
 from explorer.formats import open_model
@@ -458,6 +459,17 @@ def log(tmp_path: Path) -> Path:
     path = tmp_path / "server.log"
     path.write_text(LOG, encoding="utf-8")
     return path
+
+
+def test_a_damaged_model_that_would_fit_has_the_colour_of_a_warning(
+    model: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "on_terminal", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    model.write_bytes(model.read_bytes()[:-64])
+    assert main(["plan", str(model), "--gpu", "8GiB"]) == 0
+    assert "\x1b[33mDamaged. Planned from its header. Fits: " in capsys.readouterr().out
 
 
 def test_notes_leave_names_of_settings_and_programs_as_they_are(
