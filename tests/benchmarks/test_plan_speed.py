@@ -50,7 +50,7 @@ def test_a_plan_of_glm_4_6_with_mtp_on_two_gpus_takes_at_most_150_ms(
         "plan of GLM-4.6 with MTP on two GPUs, another context, time of the processor",
         median(ours),
         ("the same, remembering nothing", median(peer)),
-        most=0.8,
+        most=0.9,
         budget=0.15,
         note=f"at most {1000 * max(ours):.1f} ms",
     )

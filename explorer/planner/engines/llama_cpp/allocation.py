@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -131,10 +131,13 @@ class Allocation:
         return Buffer() if self.draft is None else self.draft.buffers.get(name, Buffer())
 
 
-def allocate(model: Model | Header, settings: Settings, *, with_compute: bool = True) -> Allocation:
+def allocate(
+    model: Model | Header, settings: Settings, *, with_compute: bool = True, simulated: bool = False
+) -> Allocation:
     """Return what llama.cpp allocates for a model.
 
-    Without compute buffers, which are most of the work, it takes half a millisecond.
+    Without compute buffers, which are most of the work, it takes half a millisecond. Those that
+    llama.cpp itself finds where it only simulates a load are of a full batch alone.
 
     Raises:
         PlanError: The header is damaged, or llama.cpp refuses these settings.
@@ -144,16 +147,17 @@ def allocate(model: Model | Header, settings: Settings, *, with_compute: bool = 
     if settings.mtp and (why := _why_no_mtp(header, settings.build)):
         raise PlanError(why)
     header = _as_loaded(header, settings)
-    found = _allocate(header, settings, with_compute=with_compute)
+    of_context = partial(_allocate, with_compute=with_compute, simulated=simulated)
+    found = of_context(header, settings)
     if settings.mtp:
         asked = _drafting(settings, found.n_ctx)
-        own = _allocate(header.drafting, asked, with_compute=with_compute)
+        own = of_context(header.drafting, asked)
         return replace(found, draft=own.without_weights())
     if settings.draft is not None:
         asked = replace(
             _drafting(settings, found.n_ctx), gpu_layers=-1, cpu_moe_layers=0, overrides=()
         )
-        return replace(found, draft=_allocate(settings.draft, asked, with_compute=with_compute))
+        return replace(found, draft=of_context(settings.draft, asked))
     return found
 
 
@@ -199,7 +203,9 @@ def _drafting(settings: Settings, n_ctx: int) -> Settings:
     )
 
 
-def _allocate(header: Header, settings: Settings, *, with_compute: bool) -> Allocation:
+def _allocate(
+    header: Header, settings: Settings, *, with_compute: bool, simulated: bool
+) -> Allocation:
     """Return what one context allocates, and the weights that it uses."""
     if not header.rules.flash_attention:
         settings = replace(settings, flash_attention=False)
@@ -237,7 +243,9 @@ def _allocate(header: Header, settings: Settings, *, with_compute: bool) -> Allo
         was_compared = not settings.devices or backend.knows(header.rules.recurrent, usual=usual)
         was_compared &= knows_graph(settings.build, header.architecture)
         was_compared &= header.rules.run_on in ("all", backend.order)
-        accuracy, computes = compute_buffers(header, batch, placement, was_compared=was_compared)
+        accuracy, computes = compute_buffers(
+            header, batch, placement, was_compared=was_compared, simulated=simulated
+        )
         for name, found in zip((*places.gpus, places.host), computes, strict=True):
             size = None if found.size is None else sized(found.size, name)
             buffers[name] = replace(

@@ -54,7 +54,12 @@ class Compute(NamedTuple):
 
 
 def compute_buffers(
-    header: Header, batch: Batch, placement: Placement, *, was_compared: bool = True
+    header: Header,
+    batch: Batch,
+    placement: Placement,
+    *,
+    was_compared: bool = True,
+    simulated: bool = False,
 ) -> tuple[str, list[Compute]]:
     """Return the compute buffer of each GPU, and last that of the host.
 
@@ -67,15 +72,19 @@ def compute_buffers(
         accuracy = "band"
     low, high = _LIMITS[accuracy]
     one_each = batch._replace(tokens=batch.sequences, outputs=batch.sequences)
+
+    def of_load(placement: Placement) -> list[int]:
+        sizes = _remembered(header, batch, placement)
+        if simulated or not placement.any_on_host:  # else the smaller graph needs no more
+            return sizes
+        return [*map(max, sizes, _remembered(header, one_each, placement))]
+
     pinned = replace(placement, pinned=placement.offloaded)
     try:
-        sizes = most = _remembered(header, batch, placement)
-        if placement.any_on_host:  # else no buffer of the smaller graph is larger
-            sizes = most = [*map(max, sizes, _remembered(header, one_each, placement))]
-        if placement.gpus > 1 and pinned != placement:
-            # a load pins norms, and a dry run, which golden data are, does not
-            graphs = (_remembered(header, one, pinned) for one in (batch, one_each))
-            most = [*map(max, *graphs)]
+        sizes = most = of_load(placement)
+        if placement.gpus > 1 and pinned != placement and not simulated:
+            # a load pins norms, and a simulation, which golden data are, does not
+            most = of_load(pinned)
     except UnknownGraphError:
         limit = _most(header, batch)
         return "unknown architecture", [Compute(None, 0, limit)] * (placement.gpus + 1)

@@ -66,6 +66,10 @@ class Decision:
     exact: bool = True
 
 
+_SIMULATED: Final[Allocate] = partial(allocate, simulated=True)
+"""What llama.cpp finds out without loading anything."""
+
+
 def fit(  # noqa: PLR0913 - the first four are docs/interface.md's promise
     model: Model | Header,
     settings: Settings,
@@ -75,7 +79,7 @@ def fit(  # noqa: PLR0913 - the first four are docs/interface.md's promise
     host: int | None = None,
     placed: bool = False,
     as_server: bool = False,
-    measure: Allocate = allocate,
+    measure: Allocate = _SIMULATED,
 ) -> Decision:
     """Return what llama.cpp decides by itself.
 
@@ -115,7 +119,7 @@ def fit(  # noqa: PLR0913 - the first four are docs/interface.md's promise
         start = replace(start, gpu_layers=header.blocks + 1, cpu_moe_layers=0, overrides=())
     elif settings.tensor_split is not None:
         start = replace(start, tensor_split=settings.tensor_split)
-    bare = partial(allocate, with_compute=False) if measure is allocate else measure
+    bare = partial(allocate, with_compute=False) if measure is _SIMULATED else measure
     search = _Search(header, start, tuple(free), tuple(margins), host, measure, bare)
     needed = search.shrink(streams, LEAST_CONTEXT * streams, is_open=not settings.context)
     if needed and count and not placed:
