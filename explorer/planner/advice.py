@@ -200,7 +200,10 @@ class _Search:
         whole = plan is not None and plan.fully_offloaded
         placed = None
         if plan is not None and _keeps_its_layers(plan):
-            placed = engine.context_as_placed(plan, self.check)
+            if not whole and plan.gpu_layers and engine.keeps_layers and not plan.verdict.short:
+                placed = plan.context_asked  # they move with the context: any that fits will do
+            else:
+                placed = engine.context_as_placed(plan, self.check)
         if placed and whole and engine.grows and len(self.request.devices) == 1:
             return Found(placed // step), True
         found = Found(None)

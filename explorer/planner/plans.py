@@ -529,6 +529,7 @@ class Engine(ABC):
         serve: The words that start its server, before model and arguments; empty without one.
         curves: What curves there are of its plans, the first being shown first.
         is_timed: Whether published runs say which part of the bound of speed it reaches.
+        keeps_layers: Whether it can be told to leave some layers on the CPU, as a plan has them.
         library: The library of GPUs without which it runs nothing; empty where any machine will do.
     """
 
@@ -546,6 +547,7 @@ class Engine(ABC):
     serve: Sequence[str] = ("llama-server",)
     curves: Sequence[CurveKind] = (MEMORY,)
     is_timed: bool = True
+    keeps_layers: bool = False
     library: str = ""
 
     @abstractmethod

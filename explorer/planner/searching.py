@@ -57,6 +57,8 @@ def largest_held(
             value = min(max(guess, low + 1), high - 1)
         elif steps == 1:
             value = max(low + 1, min(_FIRST_TRIAL, value))
+        elif steps == 2 and below is None:
+            value = low + 1  # where even the least has no room, as a rule, that ends it
         left = room(value)
         if left is not None and left >= 0:
             if below is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from explorer.formats import open_model
 from explorer.planner import Device, Host, Hyperparameters, Settings
 from explorer.planner.advice import automatic_placement, largest_held, solve
+from explorer.planner.engines.llama_cpp import compute
 from explorer.planner.engines.llama_cpp.engine import LLAMA_CPP
 from explorer.planner.engines.ollama import OLLAMA
 from explorer.planner.inputs import PlanInputs
@@ -318,6 +320,33 @@ def test_the_largest_value_is_that_of_trying_all(
     known = max(1, expected // 2)
     if expected and (at := left(known)) is not None:
         assert largest_held(room, most, (known, at)) == expected
+
+
+def test_a_search_ends_soon_where_even_the_least_has_no_room() -> None:
+    asked: list[int] = []
+
+    def room(value: int) -> int:
+        asked.append(value)
+        return -value
+
+    assert largest_held(room, 512) == 0
+    assert asked == [512, 16, 1]
+
+
+@pytest.mark.parametrize("size", [2, 3.5, 8])
+def test_few_graphs_are_built_to_say_whether_a_model_fits(
+    size: float, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: set[Any] = set()
+
+    def sizes(header: Any, batch: Any, placement: Any, blocks: Any) -> list[int]:
+        built.add((batch.cells, placement.key))  # of each, batches of several sizes
+        return found(header, batch, placement, blocks)
+
+    found = compute._sizes
+    monkeypatch.setattr(compute, "_sizes", sizes)
+    assert fit_at(model, Target((gpu(size),), HOST)).largest_context
+    assert 3 <= len(built) <= 9
 
 
 def test_speed_is_a_range_with_what_slows_it(model: Path) -> None:

@@ -246,7 +246,7 @@ def _sizes(header: Header, batch: Batch, placement: Placement, blocks: Sequence[
     backend = batch.backend
     host_alignment = backend.host_alignment if placement.gpus else HOST_ALIGNMENT
     allocator = Allocator((*[backend.alignment] * placement.gpus, host_alignment), backend.piece)
-    read = {id(source) for tensor in nodes for source in tensor.sources}
+    read = {id(source) for tensor in nodes for source in tensor.sources} if copies > 1 else set()
     for tensor in (one for one in block.graph.leaves if one.is_input):
         tensor.is_output = copies > 1
         allocator.take(tensor)

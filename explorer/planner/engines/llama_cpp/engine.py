@@ -46,6 +46,7 @@ class ServerEngine(Engine):
 
     context_step = 256  # it rounds contexts up
     most_parallel = MAX_SEQUENCES
+    keeps_layers = True
 
     def refusal(self, h: Hyperparameters) -> str:
         """Refuse everything but GGUF files."""

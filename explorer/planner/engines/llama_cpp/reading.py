@@ -38,7 +38,7 @@ def read_header(model: Model | Header) -> Header:
                     nbytes = nbytes * min(header.experts_used or experts, experts) // experts
                 yield _reading(tensor, nbytes)
 
-    # of no architecture, so that no compute buffer is worked out
+    # of no architecture: what is read is the same whatever is computed with it
     return replace(header, architecture="", tensors=tuple(read()))
 
 
@@ -72,7 +72,7 @@ def reads(read: Header, settings: Settings, depth: int) -> Mapping[str, int]:
     if depth == 0:  # recurrent states are read all the same
         read = replace(read, cached=(False,) * read.blocks, index_lengths=(0,) * read.blocks)
     found, on_cpu = dict[str, int](), 0
-    for name, buffer in allocate(read, alone).buffers.items():
+    for name, buffer in allocate(read, alone, with_compute=False).buffers.items():
         if name.startswith("GPU"):
             found[name] = buffer.weights + buffer.cache
         else:
