@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,10 +16,8 @@ from explorer.errors import FormatError, SourceError
 from explorer.formats import Problem, Severity, open_model
 from explorer.formats.ollama.manifest import is_manifest_path
 from explorer.parallel import Check, never
-from explorer.planner import Device, Settings
 from explorer.planner.devices import parse_context, parse_memory
 from explorer.planner.settings import CACHE_TYPES
-from explorer.present.fits import NOTHING_TO_FIT, ModelFit, Target, fit_at
 from explorer.present.problems import problems_of
 from explorer.present.stores import reclaimable, reclaimable_text, removal_of_files
 from explorer.present.tables.library import (
@@ -46,6 +44,10 @@ from explorer.stores.huggingface import is_hub_cache
 from explorer.stores.known import known_headers
 from explorer.stores.ollama import digest_fault, is_ollama_store, manifest_blobs
 from explorer.text import bytes_text, counted, integer_text, plain_text
+
+if TYPE_CHECKING:
+    from explorer.planner import Device
+    from explorer.present.fits import ModelFit, Target
 
 # what is printed may be read on another day
 _DAY = replace(LIBRARY["modified"], text=lambda row: time_text(row.modified)[: len("2026-11-27")])
@@ -126,6 +128,9 @@ def library_command(  # noqa: PLR0913, PLR0917 - one for each option; click pass
     target: Target | None = None
     notes: tuple[str, ...] = ()
     if fits:
+        from explorer.planner import Settings  # noqa: PLC0415 - a plain list needs no planner
+        from explorer.present.fits import Target  # noqa: PLC0415 - likewise
+
         devices, host, notes = machine.find_machine(gpus, memory)
         settings = Settings(context=context, kv_cache_type=kv_cache_type)
         target = Target(devices, host, os.environ, settings=settings)
@@ -223,6 +228,8 @@ class _Listing:
 
 
 def _fit(entry: Entry, target: Target) -> ModelFit:
+    from explorer.present.fits import NOTHING_TO_FIT, fit_at  # noqa: PLC0415 - as above
+
     return NOTHING_TO_FIT if entry.format is None else fit_at(entry.path, target)
 
 

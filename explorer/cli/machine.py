@@ -11,8 +11,6 @@ from typing import Final
 import click
 
 from explorer.cli import options
-from explorer.hardware.catalogue import CatalogueError, load_catalogue
-from explorer.hardware.detect import detect
 from explorer.planner import Device, Host
 from explorer.planner.devices import LookUp, parse_gpu
 
@@ -68,6 +66,9 @@ def _look_up(*, sized: bool) -> LookUp:
     """
 
     def find(name: str) -> Device | None:
+        # a list of models without fits asks for no GPU
+        from explorer.hardware.catalogue import CatalogueError, load_catalogue  # noqa: PLC0415
+
         catalogue = load_catalogue()
         try:
             return catalogue.find(name).device()
@@ -93,6 +94,8 @@ def find_machine(
         memory: Free bytes of main memory, or None for this machine's where its GPUs are meant.
     """
     if not named:
+        from explorer.hardware.detect import detect  # noqa: PLC0415 - as above
+
         found = detect()
         host = found.host if memory is None else replace(found.host, free=memory, swap=0)
         return found.devices, host, found.notes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
 
 from explorer.errors import PlanError
 from explorer.hardware.catalogue import named_bandwidths
@@ -14,10 +13,6 @@ from explorer.planner.speed import Bandwidth, SpeedBound, speed_bound, speed_bou
 from explorer.present.plan import short_name
 from explorer.text import bytes_text, counted, digits_text, float_text, integer_text, plain_text
 
-SPEED_TIP: Final = (
-    "What published runs of llama.cpp reached of what the bandwidth of each memory allows: 40 to "
-    "95 %, with experts 25 to 60 %. The planner's Details have the bandwidths."
-)
 _WHOLE = 10  # tokens a second from which on they are told without decimals
 
 

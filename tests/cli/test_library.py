@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -272,3 +274,14 @@ def test_fits_is_left_out_unless_asked_for(sized: str, capsys: Capture) -> None:
     assert not any("fit" in model for model in record["stores"][0]["models"])
     assert main(["library", "--root", sized, "--gpu", "8GiB"]) == 2
     assert "--fits" in capsys.readouterr().err
+
+
+def test_a_list_without_fits_loads_no_planner_and_looks_for_no_gpu(store: OllamaStore) -> None:
+    code = (
+        "import sys; from explorer.cli.main import main;"
+        f"assert main(['library', '--root', {f'ollama={store.models}'!r}]) == 0;"
+        "late = {'plans', 'hyperparameters', 'engines'};"
+        "late = {f'explorer.planner.{name}' for name in late} | {'explorer.hardware', 'psutil'};"
+        "loaded = late & set(sys.modules); assert not loaded, loaded"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

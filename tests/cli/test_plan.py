@@ -16,11 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer.cli import machine as machines
 from explorer.cli import output
+from explorer.cli.machine import named_gpu
 from explorer.cli.main import main
 from explorer.cli.plan import bar_lengths, plan_command
 from explorer.formats import open_model
+from explorer.hardware import detect
 from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host, Settings, plan
 from explorer.planner.inputs import plan_record
@@ -54,7 +55,7 @@ KEYS = [
 def nothing_around(monkeypatch: pytest.MonkeyPatch) -> None:
     """No GPU, 8 GiB of memory, none of Ollama's variables: whatever machine runs the tests."""
     machine = Machine((), Host(8 * GIB), ("No GPU was found.",))
-    monkeypatch.setattr(machines, "detect", lambda: machine)
+    monkeypatch.setattr(detect, "detect", lambda: machine)
     for name in list(os.environ):
         if name.startswith("OLLAMA_"):
             monkeypatch.delenv(name)
@@ -190,7 +191,7 @@ def test_this_machine_is_planned_for_unless_gpus_are_named(
     assert (record["devices"], record["gpu_layers"]) == ([], 0)
     assert record["notes"][-1] == "No GPU was found."
     card = Device("GPU-1", "CUDA", 10 * GIB, name="Card", total=12 * GIB, driver_major=12)
-    monkeypatch.setattr(machines, "detect", lambda: Machine((card,), Host(GIB)))
+    monkeypatch.setattr(detect, "detect", lambda: Machine((card,), Host(GIB)))
     assert run_json(capsys, model) == own_plan(model, Settings(), card, host=Host(GIB))
 
 
@@ -214,7 +215,7 @@ def test_ollama_s_variables_count_where_an_option_is_left_out(
     ],
 )
 def test_a_spec(spec: str, library: str, free: int, name: str) -> None:
-    device = machines.named_gpu(spec, 3)
+    device = named_gpu(spec, 3)
     assert (device.id, device.library, device.free, device.name) == ("3", library, free, name)
 
 

@@ -9,14 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from explorer.parallel import Check, never
-from explorer.planner.plans import Level
-from explorer.present.fits import ModelFit, Version
-from explorer.present.speed import Speed
 from explorer.present.stores import part_text, removal_of_entry, removal_of_files
 from explorer.present.tables.problems import PROBLEMS
 from explorer.present.tables.speed import SPEED
@@ -34,6 +31,11 @@ from explorer.present.tables.table import (
 from explorer.stores import Blob, Details, Entry, Part, Store, identify
 from explorer.stores.duplicates import duplicates
 from explorer.text import counted, plain_text, shorten
+
+if TYPE_CHECKING:  # a list of models without fits loads no planner
+    from explorer.planner.plans import Level
+    from explorer.present.fits import ModelFit, Version
+    from explorer.present.speed import Speed
 
 DAY: Final = Kind(str, keys=TEXT.keys)
 _DAY_S: Final = 86_400

@@ -14,7 +14,8 @@ from explorer.planner.plans import Engine, Level
 from explorer.planner.request import PlanRequest
 from explorer.present import plan as plan_texts
 from explorer.present import suggestions as words
-from explorer.present.speed import SPEED_TIP, Speed, speed_here
+from explorer.present.speed import Speed, speed_here
+from explorer.present.tables.speed import SPEED_TIP
 from explorer.qt.jobs import JobSlot
 from explorer.qt.planner.fields import (
     as_high_as_wide,
