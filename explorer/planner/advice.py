@@ -7,7 +7,6 @@ is impossible, too: with the layers that the program puts on GPUs by itself.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -221,16 +220,15 @@ class _Search:
         The longer it is, the fewer layers the program puts on GPUs, until main memory is too small.
         """
 
-        def is_held(value: int) -> bool:
+        def room(value: int) -> int | None:
             try:
-                return not self.alone.plan(context=value * self.engine.context_step).verdict.short
+                plan = self.alone.plan(context=value * self.engine.context_step)
             except PlanError:
-                return False
+                return None
+            left = plan.room if plan.main.room is None else plan.main.room
+            return -sum(plan.verdict.short.values()) or max(0, left)
 
-        most = self.most_steps
-        if is_held(most):
-            return most
-        return bisect_left(range(1, most), True, key=lambda value: not is_held(value))
+        return largest_held(room, self.most_steps)
 
     def left_open(self) -> Plan | None:
         """Return the plan with the context that the program takes by itself."""
