@@ -176,13 +176,16 @@ class _Listing:
 
     @classmethod
     def of(cls, store: Store, target: Target | None, progress: output.Progress) -> _Listing:
-        """Open every model that changed since the last time; for a target all of them."""
+        """Open every model that changed since the last time, or that fitted another target."""
         with known_headers() as read:
             details = tuple(_details(store, progress, read))
-        models = [
-            DownloadedModel(entry, known, None if target is None else _fit(entry, target))
-            for entry, known in zip(store.entries, details, strict=True)
-        ]
+        fits: Sequence[ModelFit | None] = [None] * len(details)
+        if target is not None:
+            from explorer.present.fits import known_fits  # noqa: PLC0415 - as above
+
+            with known_fits(target) as fit:
+                fits = [fit(entry, never) for entry in store.entries]
+        models = list(map(DownloadedModel, store.entries, details, fits))
         return cls(store, models, target is not None)
 
     def record(self, blobs: bool) -> dict[str, Any]:
@@ -225,12 +228,6 @@ class _Listing:
         if blobs:
             lines += _blob_lines(store)
         return "".join(lines)
-
-
-def _fit(entry: Entry, target: Target) -> ModelFit:
-    from explorer.present.fits import NOTHING_TO_FIT, fit_at  # noqa: PLC0415 - as above
-
-    return NOTHING_TO_FIT if entry.format is None else fit_at(entry.path, target)
 
 
 def _files(store: Store) -> list[StoredFile]:

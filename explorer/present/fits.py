@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from functools import cache, cached_property
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final
+from types import UnionType
+from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from explorer.errors import ExplorerError, PlanError
 from explorer.formats import open_model
@@ -14,9 +18,10 @@ from explorer.formats.attachments import is_importance_matrix
 from explorer.formats.facts import describe
 from explorer.formats.model import Model
 from explorer.parallel import Check, never
-from explorer.planner import Device, Host, Settings
+from explorer.planner import Device, Host, Hyperparameters, Settings
 from explorer.planner import environment as env
 from explorer.planner.advice import context_of
+from explorer.planner.devices import MAX_MEMORY
 from explorer.planner.engines.llama_cpp.architectures import ARCHITECTURES
 from explorer.planner.engines.llama_cpp.refusals import COMPONENTS
 from explorer.planner.inputs import (
@@ -40,7 +45,18 @@ from explorer.present.plan import (
 )
 from explorer.present.problems import REFUSED
 from explorer.present.speed import Speed, speed_here
-from explorer.text import bits_text, bytes_text, counted, integer_text, plain_text, sentence
+from explorer.private_folder import PrivateFolder
+from explorer.stores import Entry
+from explorer.stores.known import Memo, known_before
+from explorer.text import (
+    bits_text,
+    bytes_text,
+    counted,
+    integer_text,
+    notation,
+    plain_text,
+    sentence,
+)
 
 DAMAGED: Final = "Damaged"
 """The word for a model that cannot be loaded, however much memory there is."""
@@ -259,7 +275,113 @@ def fit_at(path: Path, target: Target, check: Check = never) -> ModelFit:
 
 def not_fitted(error: ExplorerError) -> ModelFit:
     """Return what is said of a model that cannot be opened or read."""
-    return ModelFit(None, plain_text(error.without_path), word="Cannot be read")
+    return ModelFit(None, plain_text(error.without_path), word=_UNREAD)
+
+
+@contextmanager
+def known_fits(
+    target: Target, folder: PrivateFolder | None = None
+) -> Iterator[Callable[[Entry, Check], ModelFit]]:
+    """Give what says how entries of a store fit, and plans only those that it does not know.
+
+    A fit is kept with the header that it was planned by, for the target of the last time. Free
+    memory of GPUs counts to the byte; that of the machine, which is another each second, only where
+    it matters.
+    """
+
+    def make(entry: Entry, check: Check) -> _Kept:
+        nothing = entry.format is None
+        return _Kept(NOTHING_TO_FIT) if nothing else _kept_at(entry.path, target, check)
+
+    def restore(record: object) -> _Kept | None:
+        found, host = _restored_fit(record), target.host
+        if found is None or host is None:
+            return found
+        return found if found.least <= host.free <= host.free + host.swap <= found.most else None
+
+    host = None if target.host is None else replace(target.host, free=0, swap=0)
+    bandwidths = dict(sorted(target.bandwidths.items()))
+    asked = replace(target, environment={}, bandwidths=bandwidths, host=host)
+    follows = asked, sorted(env.used(target.environment).items()), notation()
+    key = blake2b(repr(follows).encode(), digest_size=16).hexdigest()
+    with known_before(Memo(key, make, _record_of, restore), folder) as known:
+        yield lambda entry, check: known(entry, check).fit
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A fit that holds from `least` to `most` bytes of free main memory, swap among the most."""
+
+    fit: ModelFit
+    least: int = 0
+    most: int = MAX_MEMORY
+
+
+def _kept_at(path: Path, target: Target, check: Check) -> _Kept:
+    """Do as `fit_at`, for somewhat less and for more main memory, too.
+
+    On a machine with GPUs nobody decides by what is free of it: it holds what it has to, or not. So
+    what is said alike of both ends is said of all between.
+    """
+    host = target.host
+    try:
+        with open_model(path) as model:
+            fits = _Fits(model)
+            if host is None:
+                return _Kept(fits.on(target, check))
+            if target.devices:
+                least, most = host.free // 8 * 7, min(2 * (host.free + host.swap), MAX_MEMORY)
+                ends = (replace(host, free=free, swap=0) for free in (least, most))
+                low, high = (fits.on(replace(target, host=end), check) for end in ends)
+                if low == high:
+                    return _Kept(low, least, most)
+            return _Kept(fits.on(target, check), host.free, host.free)
+    except ExplorerError as error:
+        return _Kept(not_fitted(error))
+
+
+def _record_of(kept: _Kept) -> dict[str, Any] | None:
+    """Return a fit as JSON holds it; None of what may be read next time, or would be another."""
+    record = asdict(kept)
+    return record if kept.fit.word != _UNREAD and _restored_fit(record) == kept else None
+
+
+def _restored_fit(record: object) -> _Kept | None:
+    """Return the fit of a record; None of what `_record_of` did not make."""
+    try:
+        found: _Kept = _restored(_Kept, record)
+        speed = found.fit.speed
+        speeds = () if speed is None else (speed.empty, speed.full)
+        if any({one.device for one in each.bandwidths} != {*each.reads} for each in speeds):
+            return None
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+    return found
+
+
+def _restored(kind: Any, value: Any) -> Any:
+    """Return what `asdict` and JSON made of a value of a type; raise as they do if it is none."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is UnionType:  # with None
+        return None if value is None else _restored(parts[0], value)
+    if origin is tuple:
+        return tuple(_restored(parts[0], one) for one in value)
+    if origin is Mapping:
+        of_key = parts[0]  # a text in JSON
+        return {of_key(key): _restored(parts[1], one) for key, one in value.items()}
+    if isinstance(kind, type) and is_dataclass(kind):
+        hints = _hints(kind)
+        if value.keys() != hints.keys():
+            raise KeyError
+        return kind(**{name: _restored(hint, value[name]) for name, hint in hints.items()})
+    if kind is Level:
+        return Level(value)
+    if type(value) is not kind or (kind is str and plain_text(value) != value):
+        raise TypeError
+    return value
+
+
+_hints: Final = cache(get_type_hints)
 
 
 def fit_of(
@@ -276,33 +398,52 @@ def fit_of(
     Raises:
         ExplorerError: Its header, or that of its projector, cannot be read.
     """
-    check()
-    if (found := _not_to_plan(model)) is not None:
-        return found
-    try:
-        h = header_to_plan(model)
-    except PlanError as error:
-        word = "Not a language model" if error.what == NO_LANGUAGE else _UNPLANNED
-        return ModelFit(None, _why(error), word=word)
-    if not h.block_count:
-        why, word = "Not a language model: there is nothing to plan.", "Not a language model"
+    return _Fits(model).on(target, check, asked)
+
+
+class _Fits:
+    """How a model fits machines: what they share is read and worked out once."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    def on(self, target: Target, check: Check, asked: PlanInputs | None = None) -> ModelFit:
+        check()
+        h = self._header
+        if isinstance(h, ModelFit):
+            return h
+        inputs = target.inputs(h.trained_context, asked)
+        request = completed(inputs, self._model).request(h, env.used(target.environment))
+        engine = inputs.engine_for(h)
+        try:
+            plan = engine.plan(request)
+        except PlanError as error:
+            if error.reason is None:
+                word = REFUSED if error.what == h.llama_cpp else _UNPLANNED
+                return ModelFit(None, _why(error), engine.name, word=word)
+            return ModelFit(Verdict(Level.NOT, 0, 0), _why(error), engine.name)
+        return _fit(plan, target, check)
+
+    @cached_property
+    def _header(self) -> Hyperparameters | ModelFit:
+        """What plans follow from, or why there are none."""
+        if (found := _not_to_plan(self._model)) is not None:
+            return found
+        try:
+            h = header_to_plan(self._model)
+        except PlanError as error:
+            word = "Not a language model" if error.what == NO_LANGUAGE else _UNPLANNED
+            return ModelFit(None, _why(error), word=word)
+        if h.block_count:
+            return h
         if h.architecture in ARCHITECTURES:
-            why, word = _why(NO_LAYERS), _UNPLANNED
-        return ModelFit(None, why, word=word)
-    inputs = target.inputs(h.trained_context, asked)
-    request = completed(inputs, model).request(h, env.used(target.environment))
-    engine = inputs.engine_for(h)
-    try:
-        plan = engine.plan(request)
-    except PlanError as error:
-        if error.reason is None:
-            word = REFUSED if error.what == h.llama_cpp else _UNPLANNED
-            return ModelFit(None, _why(error), engine.name, word=word)
-        return ModelFit(Verdict(Level.NOT, 0, 0), _why(error), engine.name)
-    return _fit(plan, target, check)
+            return ModelFit(None, _why(NO_LAYERS), word=_UNPLANNED)
+        why = "Not a language model: there is nothing to plan."
+        return ModelFit(None, why, word="Not a language model")
 
 
 _UNPLANNED: Final = "No plan"
+_UNREAD: Final = "Cannot be read"
 
 
 def _why(error: PlanError | str) -> str:

@@ -1,10 +1,10 @@
 """Facts of headers that were read before: a second look at a library opens no model.
 
-They lie in one file of the user's guarded folder, by the identity of all files that a model was
-read from: device, number, size, and the times of the last change of content and of anything at all.
-Nobody can set the latter on Linux and macOS. A model whose files changed in the last seconds is
-read again the next time, because a change after that may leave the same times. What could not be
-opened is never kept.
+With them lies what others made of a model: whether it fits a machine. They lie in one file of the
+user's guarded folder, by the identity of all files that a model was read from: device, number,
+size, and the times of the last change of content and of anything at all. Nobody can set the latter
+on Linux and macOS. A model whose files changed in the last seconds is read again the next time,
+because a change after that may leave the same times. What could not be opened is never kept.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from explorer import __version__
 from explorer.errors import ExplorerError
@@ -29,11 +29,13 @@ from explorer.stores.library import Details, read_header, with_problems
 from explorer.stores.ollama import manifest_blobs
 
 _FILE_NAME: Final = "headers.json"
-_MAX_BYTES: Final = 16 << 20
+_MAX_BYTES: Final = 32 << 20
 _MOST_TEXT: Final = 4096  # of the problems of a model: a hostile file may have thousands
 _MOST_FILES: Final = 256  # of a model
 _MOST_MODELS: Final = 10_000
 _SETTLED_S: Final = 2.0  # the coarsest clock of a file system (FAT)
+
+Made = TypeVar("Made")
 
 
 @contextmanager
@@ -44,6 +46,34 @@ def known_headers(
     headers = _Headers(folder or PrivateFolder("library"))
     try:
         yield headers.details
+    finally:
+        headers.save()
+
+
+class Memo(NamedTuple, Generic[Made]):
+    """What is made of models and kept beside their headers, one of it for each.
+
+    Attributes:
+        key: All that it follows from but the files that a model is read from.
+        make: Makes it of an entry.
+        record: Returns it as JSON holds it; None for what is not to be kept.
+        restore: Returns what a record says; None of what `record` did not return.
+    """
+
+    key: str
+    make: Callable[[Entry, Check], Made]
+    record: Callable[[Made], object]
+    restore: Callable[[object], Made | None]
+
+
+@contextmanager
+def known_before(
+    memo: Memo[Made], folder: PrivateFolder | None = None
+) -> Iterator[Callable[[Entry, Check], Made]]:
+    """Give what makes something of a model only where header, files or key are not those before."""
+    headers = _Headers(folder or PrivateFolder("library"))
+    try:
+        yield lambda entry, check: headers.made(memo, entry, check)
     finally:
         headers.save()
 
@@ -69,6 +99,22 @@ class _Headers:
         if _is_settled(identity) and _is_sound(found) and _identity(entry) == identity:
             self._known[str(entry.path)] = _record(found) | {"files": identity}
         return with_problems(entry, found)
+
+    def made(self, memo: Memo[Made], entry: Entry, check: Check) -> Made:
+        check()
+        kept = self._known.get(str(entry.path), {})
+        identity = _identity(entry) if kept else []
+        is_same = bool(identity) and kept.get("files") == identity
+        if is_same and kept.get("key") == memo.key:
+            found = memo.restore(kept.get("made"))
+            if found is not None:
+                return found
+        made = memo.make(entry, check)  # of a file that changes now, the next look sees the change
+        record = memo.record(made) if is_same else None
+        if record is not None:
+            kept |= {"key": memo.key, "made": record}
+            self._changed = True
+        return made
 
     def _load(self) -> dict[str, Any]:
         try:

@@ -6,8 +6,7 @@ is shown for the first time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,8 +16,7 @@ from PySide6.QtGui import QAccessible, QPalette, QResizeEvent, QShowEvent
 
 from explorer.errors import ExplorerError
 from explorer.formats import Severity
-from explorer.parallel import Check
-from explorer.present.fits import ModelFit, Target
+from explorer.present.fits import ModelFit, Target, known_fits
 from explorer.present.model import mark
 from explorer.present.stores import reclaimable, reclaimable_text
 from explorer.present.tables.library import StoredFile, lost_text
@@ -181,7 +179,7 @@ class LibraryView(QtWidgets.QWidget):
         self.target: Target | None = None
         title = "Working out which models fit"
         self.fits = readers.EntryReader(
-            app.runner, title, lambda: nullcontext(self._fit_reader()), self
+            app.runner, title, lambda: known_fits(self.target or readers.this_target()), self
         )
         self.contents = readers.ContentsReader(app.runner, self)
         self.watch = readers.FolderWatch(self)
@@ -340,9 +338,6 @@ class LibraryView(QtWidgets.QWidget):
     def _read_fits(self) -> None:
         entries = [entry for node in self.model.entries() if (entry := node.row.entry) is not None]
         self.fits.read(entry for entry in entries if entry not in self.model.fits)
-
-    def _fit_reader(self) -> Callable[[Entry, Check], ModelFit]:
-        return readers.fits_of(self.target or readers.this_target())
 
     def _show_details(self, found: list[tuple[Entry, Details]]) -> None:
         self.model.set_details(found)

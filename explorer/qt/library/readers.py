@@ -17,7 +17,7 @@ from explorer.errors import ExplorerError
 from explorer.formats import Severity
 from explorer.hardware.detect import detect
 from explorer.parallel import Check
-from explorer.present.fits import NOTHING_TO_FIT, ModelFit, Target, fit_at
+from explorer.present.fits import Target
 from explorer.present.tables.library import StoredFile, stored_files
 from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.library.contents import read_contents
@@ -59,15 +59,6 @@ def this_target() -> Target:
     """Return this machine as models shall fit it. It asks drivers, so it is for a worker."""
     machine = detect()
     return Target(machine.devices, machine.host, os.environ)
-
-
-def fits_of(target: Target) -> Callable[[stores.Entry, Check], ModelFit]:
-    """Return what says how a model fits a machine."""
-
-    def read(entry: stores.Entry, check: Check) -> ModelFit:
-        return NOTHING_TO_FIT if entry.format is None else fit_at(entry.path, target, check)
-
-    return read
 
 
 def _yielding(job: Job) -> Check:
