@@ -56,7 +56,7 @@ class HistogramControls(QtWidgets.QWidget):
         self.bins.setValue(256)
         self.bins.setAccessibleName("Number of bins")
         self.range = RangeChoice(
-            *(self, "Range of weights", ""),
+            *(self, "Range of weights", "The weights that the bins cover"),
             ("0.1 to 99.9 %", RangeKind.ROBUST, "Leaves outliers out"),
             ("All weights", RangeKind.FULL, "From minimum to maximum"),
             typed_tip="A range of your own",

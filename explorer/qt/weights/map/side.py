@@ -197,7 +197,7 @@ class MapControls(QWidget):
         self.reductions.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
         robust = "The largest 0.1 % of the cells share the last colour"
         self.clipping = RangeChoice(
-            *(self, "Range of the colours", ""),
+            *(self, "Range of the colours", "The values that the colours cover"),
             ("99.9 %", _ROBUST, robust),
             ("All", 1.0, "Each cell has its own colour"),
             typed_tip="The first and the last colour as typed",
