@@ -529,7 +529,7 @@ def _by_scores(
     found = permute(found)
     a, b, c, d = found.extent
     joined = made("cont", (a * b, c * d), found)
-    if not block.placement.offload_kv:
+    if not block.placement.offload_kv:  # all from the cache to here is left to the CPU
         joined.pinned = block.placement.gpus
     return joined
 
