@@ -10,9 +10,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from explorer import planner
 from explorer.errors import PlanError
+from explorer.formats import open_model
+from explorer.planner import Device
 from explorer.planner.engines.llama_cpp.allocation import Allocation, Settings, allocate
 from explorer.planner.engines.llama_cpp.header import Header
+from explorer.planner.engines.registry import ENGINES
+from explorer.planner.inputs import PlanInputs, header_to_plan
+from explorer.planner.plans import Level
 from tests.planner.models import DATA, header_model, module_of, packed
 
 _GOLDEN = {one: packed(DATA / f"llama_cpp_{one.lower()}.json.gz") for one in ("CUDA", "Vulkan")}
@@ -168,3 +174,21 @@ def test_metal_copies_the_cache_in_16_bits_since_a_build() -> None:
     assert new - old == pytest.approx(copies, rel=0.1)
     assert old < cuda + copies
     assert allocate(header, longest).accuracy == "band"
+
+
+def test_what_turns_positions_lies_on_each_gpu_and_leaves_no_layer_to_the_cpu(
+    tmp_path: Path,
+) -> None:
+    described = _FAMILIES["llama"]
+    assert any(name == "rope_freqs.weight" for name, *_ in described["tensors"])
+    path = tmp_path / "llama.gguf"
+    maker = module_of(DATA / "make_backends.py")
+    maker.write_header(path, described["metadata"], described["tensors"])
+    gpus = tuple(Device(str(i), "CUDA", 24 << 30) for i in range(2))
+    with open_model(path) as model:
+        header = header_to_plan(model)
+    for devices, layers in ((gpus, None), (gpus[:1], 3)):
+        asked = PlanInputs(planner.Settings(context=4096, num_gpu=layers), devices=devices)
+        verdict = ENGINES["llama.cpp"].plan(asked.request(header, {})).verdict
+        assert (verdict.gpu_layers, verdict.expert_layers) == (layers or 7, 0)
+        assert (verdict.level is Level.FITS) == (layers is None)

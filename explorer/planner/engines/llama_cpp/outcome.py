@@ -136,13 +136,18 @@ class Outcome(Details):
 
     @cached_property
     def expert_layers(self) -> tuple[int, ...]:
-        """Layers on a GPU that keep some weights elsewhere, such as experts on the CPU."""
+        """Layers on a GPU that keep some weights on the CPU, such as experts."""
+        copies = Counter[int]()  # of what turns positions, which lie wherever a block is
+        for tensor in self.header.scattered:
+            if tensor.name.startswith("rope_"):
+                copies[tensor.layer] += tensor.on_host
         layers = zip(self.allocation.places, self.allocation.layer_weights, strict=False)
-        return tuple(
-            i
+        on_cpu = (
+            (i, sum(held[name] for name in held if not name.startswith("GPU")))
             for i, (place, held) in enumerate(layers)
-            if place.startswith("GPU") and any(held[name] for name in held if name != place)
+            if place.startswith("GPU")
         )
+        return tuple(i for i, nbytes in on_cpu if nbytes > copies[i])
 
     @property
     def _has_experts(self) -> bool:
