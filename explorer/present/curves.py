@@ -132,7 +132,7 @@ def _round(value: float) -> int:
 # Curves of many plans: memory by context for each type of the KV cache, and what engines have
 
 
-_EVERY: Final = 4  # of the slider's stops, of which it has 16 in an octave
+_EVERY: Final = 4  # stops of the slider from one point to the next; an octave has 16
 _SHARES: Final = tuple(range(50, 99, 4))  # per cent
 
 

@@ -192,3 +192,14 @@ def test_what_turns_positions_lies_on_each_gpu_and_leaves_no_layer_to_the_cpu(
         verdict = ENGINES["llama.cpp"].plan(asked.request(header, {})).verdict
         assert (verdict.gpu_layers, verdict.expert_layers) == (layers or 7, 0)
         assert (verdict.level is Level.FITS) == (layers is None)
+
+
+def test_a_gemma_3n_that_lacks_something_has_an_upper_limit_alone() -> None:
+    metadata, tensors = module_of(DATA / "make_backends.py").gemma3n()["gemma3n-e2b"]
+    lacking = [one for one in tensors if one[0] != "per_layer_model_proj.weight"]
+    without_blocks = metadata | {"gemma3n.block_count": 0}
+    for described in ((metadata, lacking), (without_blocks, tensors)):
+        header = Header.from_model(header_model(*described))
+        found = allocate(header, Settings(context=512, gpu_layers=999, devices=1))
+        assert found.accuracy == "unknown architecture"
+        assert found.buffers["GPU0"].compute is None

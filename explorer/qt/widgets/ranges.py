@@ -85,7 +85,7 @@ TYPED: Final = "typed"
 
 
 class RangeChoice(QWidget):
-    """A list of parts to show, the last of which is a range that is typed beside it.
+    """A list of parts to show. The last choice is a range that is typed beside it.
 
     Args:
         owner: Where it stands.

@@ -1,13 +1,14 @@
-"""The graph of Gemma 3n: several streams (AltUp) of which a block computes one and corrects all.
+"""The graph of Gemma 3n, which keeps several streams (AltUp).
 
-Read in `src/models/gemma3n.cpp` of build 11434. Numbers beside the tensors are of each token.
+Each block predicts all of them, computes one, and corrects the others by it. Read in
+`src/models/gemma3n.cpp` of build 11434.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from explorer.planner.engines.llama_cpp.block import Block, shared_attention
+from explorer.planner.engines.llama_cpp.block import Block, of_own_embedding, shared_attention
 from explorer.planner.engines.llama_cpp.graph import (
     Tensor,
     get_rows,
@@ -56,11 +57,7 @@ def gemma3n_block(block: Block, current: Tensor, is_last: bool) -> Tensor:
     found = block.norm(_network(block, block.norm(middle, "ffn_norm")), "post_ffw_norm")
     corrected = _corrected(block, predicted, like("add", found, middle))
     first = like("mul", _first(corrected), block.need("altup_correct_scale.weight"))
-    gate = like("unary", mul_mat(block.need("inp_gate.weight"), first))
-    assert block.of_layers is not None  # the model has them (`refusals`)
-    own = view(block.of_layers, *block.of_layers.extent[:2], plain=True)
-    own = mul_mat(block.need("proj.weight"), like("mul", gate, own))
-    others = like("add", _others(corrected), block.norm(own, "post_norm"))
+    others = like("add", _others(corrected), of_own_embedding(block, first))
     return _joined(_first(corrected), others)
 
 

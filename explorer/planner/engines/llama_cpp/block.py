@@ -292,6 +292,16 @@ def shared_attention(block: Block, current: Tensor) -> Tensor:
     return block.linear("attn_output", attention(block, q, block.rotated(k), v))
 
 
+def of_own_embedding(block: Block, current: Tensor) -> Tensor:
+    """Return what a block adds of the embeddings that it has of its own (`gemma4.cpp`)."""
+    if block.of_layers is None:
+        raise UnknownGraphError("there are no embeddings of blocks")
+    gate = like("unary", mul_mat(block.need("inp_gate.weight"), current))
+    own = view(block.of_layers, *block.of_layers.extent[:2], plain=True)
+    own = mul_mat(block.need("proj.weight"), like("mul", gate, own))
+    return block.norm(own, "post_norm")
+
+
 def gated(block: Block, attended: Tensor, current: Tensor) -> Tensor:
     """Return what attention found, weighed by elements or by heads where there is a gate."""
     matrix = block.weight("attn_gate.weight")

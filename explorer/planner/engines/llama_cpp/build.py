@@ -16,6 +16,7 @@ from explorer.planner.engines.llama_cpp.block import (
     experts_or_network,
     gated,
     network,
+    of_own_embedding,
     self_attention,
     shared_attention,
 )
@@ -150,6 +151,8 @@ def _guessed_from(block: Block) -> Tensor:
 def _of_layers(block: Block, current: Tensor) -> Tensor:
     """Return the embeddings that each block has of its own: of the words, and of their sum."""
     count, tokens = block.header.loaded, block.batch.tokens
+    if not count:
+        raise UnknownGraphError("there are no blocks")
     rows = get_rows(
         block.stored("per_layer_token_embd.weight", -1), block.input("words again", tokens)
     )
@@ -351,10 +354,7 @@ def gemma4_block(block: Block, current: Tensor, is_last: bool) -> Tensor:
         found = like("add", found, block.norm(mixed, "post_ffw_norm_2"))
     found = like("add", block.norm(found, "post_ffw_norm"), middle)
     if block.of_layers is not None:
-        gate = like("unary", mul_mat(block.need("inp_gate.weight"), found))
-        own = view(block.of_layers, *block.of_layers.extent[:2], plain=True)
-        own = mul_mat(block.need("proj.weight"), like("mul", gate, own))
-        found = like("add", found, block.norm(own, "post_norm"))
+        found = like("add", found, of_own_embedding(block, found))
     if block.has("layer_output_scale.weight"):
         found = like("mul", found, block.need("layer_output_scale.weight"))
     return found
