@@ -27,6 +27,13 @@ def trace(error: BaseException) -> None:
     sys.stderr.write(plain_text("".join(format_exception(error)), lines=True))
 
 
+def drop_frames(error: BaseException | None) -> None:
+    """Forget the frames that an error came through: they hold the model."""
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
+
+
 class ExplorerError(Exception):
     """An input that cannot be used, described in one sentence.
 

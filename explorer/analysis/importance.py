@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -19,9 +18,8 @@ from numpy.typing import NDArray
 
 from explorer.analysis.matching.views import Weights, view_of
 from explorer.errors import ExplorerError
-from explorer.formats.attachments import SUMS, is_importance_matrix
+from explorer.formats.attachments import SUMS
 from explorer.formats.model import Model
-from explorer.formats.open import open_model
 from explorer.formats.tensors import Folding, Tensor
 from explorer.formats.weights import Values
 from explorer.parallel import Check, never
@@ -38,25 +36,6 @@ MOST_COLUMNS: Final = 16
 
 _TOP_SHARE: Final = 100  # one of so many columns: the top per cent
 _MOST_DATASETS: Final = 64
-
-
-def open_matrix(path: Path) -> Model:
-    """Open an importance matrix.
-
-    Raises:
-        ExplorerError: It cannot be opened, or is something else.
-    """
-    model = open_model(path)
-    if not is_importance_matrix(model):
-        model.close()
-        raise ExplorerError("is not an importance matrix, as llama-imatrix writes it", model.path)
-    return model
-
-
-def known_names(matrix: Model) -> frozenset[str]:
-    """Return the names of the tensors that an importance matrix knows."""
-    names = matrix.tensors.columns.names
-    return frozenset(name.removesuffix(SUMS) for name in names if name.endswith(SUMS))
 
 
 def importance_of(matrix: Model, name: str) -> NDArray[np.float32] | None:

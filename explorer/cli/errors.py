@@ -16,7 +16,7 @@ import click
 from explorer.analysis.columns import Source
 from explorer.analysis.errors.compare import Comparison, TotalErrors, lists_of_all, total_of, unread
 from explorer.analysis.errors.models import error_sums
-from explorer.analysis.importance import importance_for, open_matrix
+from explorer.analysis.importance import importance_for
 from explorer.analysis.matching.pairing import Match, Matching, match_models
 from explorer.analysis.requantization import requantize
 from explorer.analysis.rounding import rounded_type, rounding_types
@@ -25,6 +25,7 @@ from explorer.cli import options, output
 from explorer.cli.folders import compare_folder
 from explorer.errors import ExplorerError
 from explorer.formats import Model, Tensor, open_model
+from explorer.formats.attachments import open_matrix
 from explorer.formats.ollama.manifest import is_name
 from explorer.formats.weights import Values
 from explorer.planner.logs.perplexity import read_quality

@@ -16,13 +16,13 @@ from explorer.analysis.columns import Source, StatisticsColumns, model_summaries
 from explorer.analysis.errors.compare import Comparison, unread
 from explorer.analysis.errors.models import comparison_of, measured
 from explorer.analysis.errors.pairs import WeightsPair
-from explorer.analysis.importance import open_matrix
 from explorer.analysis.survey_cache import CachedSurvey, SurveyCache
 from explorer.analysis.surveys import run_survey
 from explorer.analysis.what_if import pareto_front
 from explorer.cli import options, output
 from explorer.errors import ExplorerError
 from explorer.formats import Model, open_model
+from explorer.formats.attachments import open_matrix
 from explorer.formats.facts import describe
 from explorer.present.explanations import ABOUT_ERRORS
 from explorer.present.model import kind_of

@@ -2,58 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
-from explorer.analysis.importance import importance_for, known_names, open_matrix
 from explorer.analysis.matching.pairing import match_models
-from explorer.analysis.recipes.fits import (
-    recipe_names,
-    recipe_size,
-    trial_tasks,
-    try_recipes,
-    types_by_recipes,
-    why_no_recipe,
-)
+from explorer.analysis.recipes.fits import recipe_names, why_no_recipe
 from explorer.analysis.recipes.ollama import BITS
 from explorer.analysis.recipes.rules import RECIPES
-from explorer.analysis.what_if import (
-    PRESENT,
-    SizeAfter,
-    TaskErrors,
-    TensorSet,
-    matrix_rows,
-    original_sets,
-    own_sets,
-    present_size,
-    weighed,
-)
+from explorer.analysis.what_if import PRESENT, SizeAfter, TypeErrors
 from explorer.cli import options, output
 from explorer.cli.folders import exit_code, models_in, opened
 from explorer.cli.machine import find_machine, gpu_option
 from explorer.errors import ExplorerError, PlanError
 from explorer.formats import Model, open_model
-from explorer.formats.weights import Values
+from explorer.formats.attachments import OpenMatrix
+from explorer.parallel import LruCache
 from explorer.planner import Device
 from explorer.planner.devices import parse_context
-from explorer.planner.inputs import PlanInputs, completed, memory_plans
+from explorer.planner.inputs import PlanInputs
 from explorer.present import recipes as words
 from explorer.present.explanations import ABOUT_ERRORS
-from explorer.present.tables.recipes import (
-    ROLES,
-    FolderTrial,
-    TriedRecipe,
-    folder_trials_table,
-    trials_table,
+from explorer.present.tables.recipes import ROLES
+from explorer.present.tables.table import Table
+from explorer.present.tables.what_if import FolderTrial, Trial, folder_trials_table, trials_table
+from explorer.present.what_if import (
+    SourceModel,
+    WhatIfCache,
+    WhatIfEstimate,
+    WhatIfRequest,
+    estimate_of,
+    measure,
+    trials_of,
+    with_front,
 )
 from explorer.text import bits_text, bytes_text, integer_text, plain_text
 
+_MOST_TASKS: Final = 1 << 24  # of which the errors are held: all
 _SHOWN_ROLES: Final = 3  # recipes up to which each is shown by role
 
 
@@ -157,7 +146,9 @@ def recipes_command(  # noqa: PLR0913 - one for each option
         raise click.UsageError("--original and --root belong to one model, not to a folder")
     files = output.TableFiles(csv_path, parquet_path)
     with ExitStack() as stack:
-        matrix = options.open_given(stack, matrix_path, open_matrix)
+        matrix = None if matrix_path is None else OpenMatrix.load(options.model_path(matrix_path))
+        if matrix is not None:
+            stack.enter_context(matrix.model)
         asked = _Asked(names, matrix, _machine(gpus, context), workers, errors)
         if each:
             about = {"folder": path, "imatrix": matrix_path}
@@ -169,19 +160,19 @@ def recipes_command(  # noqa: PLR0913 - one for each option
         original = options.open_given(stack, original_path, open_model)
         files.check()
         options.agree_to_fetch((model if original is None else original,), fetch or not errors)
-        trial = _Trial(asked, model, original)
-        with output.Progress(trial.weights) as line:
-            rows = trial.rows(line.counter("rounding"))
+        work = _Work(asked, model, original)
+        with output.Progress(work.weights) as line:
+            trials = work.trials(line.counter("rounding"))
     described = trials_table(weighted=matrix is not None)
-    files.save(described.names, map(described.flat, rows))
+    files.save(described.names, map(described.flat, trials))
     notes = [words.about_trials(model), ABOUT_ERRORS]
     if as_json:
         about = {"path": path, "original": original_path, "imatrix": matrix_path}
-        record = words.trials_record(trial.present, rows, described)
+        record = _trials_record(work.estimate.present, trials, described)
         output.write_json({**about, **record, "notes": notes})
     else:
-        output.write(_above(trial.present) + output.table_of(described, rows))
-        output.write(_planned([trial]) + _after(rows, notes))
+        output.write(_above(work.estimate.present) + output.table_of(described, trials))
+        output.write(_planned([work.estimate]) + _after(trials, work.failures, notes))
     return 0
 
 
@@ -198,7 +189,7 @@ class _Asked:
     """
 
     names: Sequence[str]
-    matrix: Model | None
+    matrix: OpenMatrix | None
     machine: PlanInputs
     workers: int
     measured: bool
@@ -213,14 +204,13 @@ class _Asked:
         return f"{others[0]} is a recipe of {program}. Of this model are {', '.join(possible)}"
 
 
-class _Trial:
+class _Work:
     """What the recipes would make of a model.
 
     Attributes:
-        present: Its size as it is.
-        plans: The memory that it would need by each recipe.
-        no_plan: Why there are none, or "".
+        estimate: What follows from headers.
         weights: How many weights there are to round, for the progress.
+        failures: Tensors that could not be read and are left out, with the reason.
     """
 
     def __init__(self, asked: _Asked, model: Model, original: Model | None = None) -> None:
@@ -229,21 +219,25 @@ class _Trial:
         Raises:
             ExplorerError: They are damaged, or the original is that of another model.
         """
-        self._asked, self._model, self._sets = asked, model, _sets(model, original, asked.matrix)
-        names = asked.names or recipe_names(model)
-        known = None if asked.matrix is None else known_names(asked.matrix)
-        self._recipes = list(types_by_recipes(model, names, known))
-        self.present = present_size(model, range(model.tensors.main_rows))
-        sizes = [recipe_size(model, self.present, self._sets, one) for one in self._recipes]
-        sized = zip(self._recipes, sizes, strict=True)
-        kinds = {one.recipe: size.types for one, size in sized if size.problem is None}
-        inputs = _with_projector(asked.machine, model)
-        self.plans, self.no_plan = memory_plans(model, inputs, {PRESENT: {}, **kinds}, lambda: None)
-        self._kept = TaskErrors(model, original, partial(_importance, model, asked.matrix))
-        tasks = trial_tasks(self._sets, self._recipes)
-        self.weights = sum(task.tensor_set.parameters for task in tasks)
+        names = tuple(asked.names or recipe_names(model))
+        request = WhatIfRequest(model, None, names, by_recipe=True, matrix=asked.matrix)
+        if original is not None:
+            source = SourceModel(None, original, "", match_models(original, model))
+            request = replace(request, source=source)
+        try:
+            estimate = estimate_of(request, asked.machine)
+        except PlanError as error:  # of its projector
+            raise ExplorerError(str(error), model.path) from error
+        if original is not None and not estimate.against_source:
+            raise ExplorerError("has no tensor that matches one of the model", original.path)
+        tasks = {name: some for name, some in estimate.tasks.items() if name != PRESENT}
+        self.estimate = replace(estimate, tasks=tasks)
+        self._asked, self._cache = asked, WhatIfCache(LruCache(_MOST_TASKS))
+        missing = self.estimate.missing(self._cache)
+        self.weights = sum(task.tensor_set.parameters for task in missing)
+        self.failures: Sequence[tuple[str, ExplorerError]] = ()
 
-    def rows(self, progress: Callable[[int], object]) -> list[TriedRecipe]:
+    def trials(self, progress: Callable[[int], object]) -> list[Trial]:
         """Round what is not kept, and return the rows of the table.
 
         Args:
@@ -252,13 +246,18 @@ class _Trial:
         Raises:
             ExplorerError: The importance matrix is that of another model.
         """
-        found = try_recipes(
-            *(self._model, self.present, self._sets, self._recipes, self._kept),
-            self._asked.workers,
-            measured=self._asked.measured,
-            progress=progress,
-        )
-        return words.tried(self._model, found, self.plans)
+        errors: Mapping[str, TypeErrors] = {}
+        if self._asked.measured:
+            found = measure(
+                *(self.estimate, self._cache, self._asked.workers),
+                progress=lambda done, _state: progress(done),
+            )
+            errors, self.failures = found.errors, found.failures
+        trials = trials_of(self.estimate, errors)[1:]
+        return [
+            replace(one, roles=self.estimate.roles(one.title, self._cache))
+            for one in with_front(trials)
+        ]
 
 
 def _try_each(
@@ -273,15 +272,15 @@ def _try_each(
     skipped: list[tuple[Path, str]] = []
     notes: dict[str, None] = {}
 
-    def prepare(model: Model) -> tuple[int, _Trial] | None:
+    def prepare(model: Model) -> tuple[int, _Work] | None:
         quantized = any(kind.quantized for kind in model.tensors.columns.types)
         reason = "quantized already" if quantized else asked.refusal(model)
         if reason is not None:
             skipped.append((model.path, reason))
             return None
         notes[words.about_trials(model)] = None
-        trial = _Trial(asked, model)
-        return trial.weights, trial
+        work = _Work(asked, model)
+        return work.weights, work
 
     files.check()
     folder = Path(str(about["folder"]))
@@ -289,12 +288,12 @@ def _try_each(
     if not models:
         path, reason = skipped[0] if skipped else (folder, "no whole model")
         raise ExplorerError(f"holds nothing to try recipes on; {path.name}: {reason}", folder)
-    tried: dict[int, list[TriedRecipe]] = {}
+    tried: dict[int, list[Trial]] = {}
     with output.Progress(sum(weights for weights, _ in works.values())) as line:
-        for place, (_, trial) in works.items():
+        for place, (_, work) in works.items():
             try:
-                tried[place] = trial.rows(line.counter(models[place].model))
-                problems = [error for row in tried[place] for _, error in row.trial.failures]
+                tried[place] = work.trials(line.counter(models[place].model))
+                problems = [error for _, error in work.failures]
             except ExplorerError as error:
                 problems = [error]
             if problems:
@@ -305,17 +304,18 @@ def _try_each(
     rows += [FolderTrial(model, None) for n, model in enumerate(models) if n not in tried]
     files.save(described.names, map(described.flat, rows))
     if as_json:
-        present = {place: trial.present for place, (_, trial) in works.items()}
+        present = {place: work.estimate.present for place, (_, work) in works.items()}
         records = [
             {"model": model.model, "path": model.path, "problem": model.problem}
-            | words.trials_record(present.get(place), tried.get(place, ()), trials)
+            | _trials_record(present.get(place), tried.get(place, ()), trials)
             for place, model in enumerate(models)
         ]
         left_out = [{"path": str(path), "reason": reason} for path, reason in skipped]
         more = {"models": records, "skipped": left_out, "notes": [*notes, ABOUT_ERRORS]}
         output.write_json({**about, **more})
     else:
-        output.write(output.table_of(described, rows) + _planned(one for _, one in works.values()))
+        estimates = [work.estimate for _, work in works.values()]
+        output.write(output.table_of(described, rows) + _planned(estimates))
         output.write("".join(map(_paragraph, [*notes, ABOUT_ERRORS])))
         for reason in dict.fromkeys(reason for _, reason in skipped):
             names = ", ".join(path.name for path, why in skipped if why == reason)
@@ -328,61 +328,53 @@ def _above(present: SizeAfter) -> str:
     return f"as it is: {bytes_text(present.nbytes)}, {bits} bits per weight\n\n"
 
 
-def _sets(model: Model, original: Model | None, matrix: Model | None) -> list[TensorSet]:
-    rows = matrix_rows(model)
-    sets = own_sets(model, rows)
-    if original is not None:
-        sets = original_sets(model, rows, match_models(original, model))
-        if not sets:
-            raise ExplorerError("has no tensor that matches one of the model", original.path)
-    return sets if matrix is None else weighed(model, sets, known_names(matrix))
-
-
-def _importance(model: Model, matrix: Model | None, one: TensorSet) -> Values | None:
-    if matrix is None:
-        return None
-    return importance_for(matrix, model.tensors.columns.names[one.rows[0]], one.original)
-
-
 def _machine(gpus: Sequence[Device], context: int | None) -> PlanInputs:
     devices, host, _ = find_machine(gpus, None)
     inputs = PlanInputs(devices=tuple(devices), host=host)
     return inputs if context is None else inputs.with_settings(context=context)
 
 
-def _with_projector(inputs: PlanInputs, model: Model) -> PlanInputs:
-    try:
-        return completed(inputs, model)
-    except PlanError as error:
-        raise ExplorerError(str(error), model.path) from error
-
-
 def _paragraph(text: str) -> str:
     return f"\n{output.wrapped(text)}\n"
 
 
-def _planned(trials: Iterable[_Trial]) -> str:
+def _planned(estimates: Sequence[WhatIfEstimate]) -> str:
     """Return what memory is planned for, or why there are no plans."""
-    trials = list(trials)
-    contexts = sorted({plan.context for one in trials for plan in one.plans.values()})
+    contexts = sorted({plan.context for one in estimates for plan in one.plans.values()})
     if contexts:
         text = " or ".join(map(integer_text, contexts))
         return f"\nMemory is planned for {text} tokens of context.\n"
-    reasons = dict.fromkeys(one.no_plan for one in trials)
+    reasons = dict.fromkeys(one.plan_problem for one in estimates)
     return "".join(_paragraph(f"There is no memory plan: {plain_text(why)}.") for why in reasons)
 
 
-def _after(rows: Sequence[TriedRecipe], notes: Sequence[str]) -> str:
+def _after(
+    trials: Sequence[Trial], failures: Sequence[tuple[str, ExplorerError]], notes: Sequence[str]
+) -> str:
     """Return what stands below the rows: the front, errors by role, notes."""
     parts = []
-    made = [row.trial for row in rows if row.size is not None]
-    front = words.front_of(made)
+    made = [one for one in trials if one.size.problem is None]
+    front = sorted((one for one in made if one.front), key=lambda one: one.size.bits_per_weight)
     if front:
-        parts.append(output.heading("Not beaten in size and error") + f"  {', '.join(front)}\n")
+        names = ", ".join(one.title for one in front)
+        parts.append(output.heading("Not beaten in size and error") + f"  {names}\n")
     for one in made if len(made) <= _SHOWN_ROLES else ():
         body = output.table_of(ROLES, one.roles)
-        parts.append(output.heading(f"{one.recipe.recipe} by role") + body)
+        parts.append(output.heading(f"{one.title} by role") + body)
     parts += map(_paragraph, notes)
-    for name, error in {pair for row in rows for pair in row.trial.failures}:
+    for name, error in failures:
         parts.append(f"\nLeft out: {plain_text(name)}: {plain_text(error.what)}\n")
     return "".join(parts)
+
+
+def _trials_record(
+    present: SizeAfter | None, trials: Sequence[Trial], described: Table[Trial]
+) -> dict[str, Any]:
+    """Return what JSON says of a model: as it is, if it can be read, and by recipe."""
+    return {
+        "parameters": present and present.parameters,
+        "bytes": present and present.nbytes,
+        "file_bytes": present and present.file_nbytes,
+        "bits_per_weight": present and present.bits_per_weight,
+        "recipes": list(map(described.record, trials)),
+    }

@@ -12,12 +12,12 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from explorer.analysis.importance import open_matrix
 from explorer.cli import options, output
 from explorer.cli.folders import models_in
 from explorer.cli.machine import gpu_option
 from explorer.errors import ExplorerError, system_reason
 from explorer.formats import open_model
+from explorer.formats.attachments import open_matrix
 from explorer.hardware.detect import detect
 from explorer.model_files import refuse_folder_in_store, refuse_model_file
 from explorer.planner import Device

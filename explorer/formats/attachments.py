@@ -7,8 +7,11 @@ matrix or another component. Their names alone tell.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
+from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 
 SUMS: Final = ".in_sum2"
@@ -43,6 +46,48 @@ _MOST_NAME: Final = 512
 
 def is_importance_matrix(model: Model) -> bool:
     return any(name.endswith(SUMS) for name in model.tensors.columns.names)
+
+
+def open_matrix(path: Path) -> Model:
+    """Open an importance matrix.
+
+    Raises:
+        ExplorerError: It cannot be opened, or is something else.
+    """
+    from explorer.formats.open import open_model  # noqa: PLC0415 - the readers load in the worker
+
+    model = open_model(path)
+    if not is_importance_matrix(model):
+        model.close()
+        raise ExplorerError("is not an importance matrix, as llama-imatrix writes it", model.path)
+    return model
+
+
+def known_names(matrix: Model) -> frozenset[str]:
+    """Return the names of the tensors that an importance matrix knows."""
+    names = matrix.tensors.columns.names
+    return frozenset(name.removesuffix(SUMS) for name in names if name.endswith(SUMS))
+
+
+@dataclass(frozen=True, eq=False)
+class OpenMatrix:
+    """An open importance matrix; its file closes with the last reference to it.
+
+    Attributes:
+        model: The file.
+        names: Tensors that it knows of.
+        key: Identifies it; keeps no file open.
+    """
+
+    model: Model
+    names: frozenset[str]
+    key: object = field(default_factory=object)
+
+    @classmethod
+    def load(cls, path: Path) -> OpenMatrix:
+        """Open a file; for a worker. Raises what `open_matrix` raises."""
+        model = open_matrix(path)
+        return cls(model, known_names(model))
 
 
 def is_component(model: Model) -> bool:

@@ -231,7 +231,7 @@ class ModelFile:
         return self.source.path
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Model:
     """A model's header: what it is and what it holds. Weights are read by its tensors.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Final, TypeVar
 
@@ -16,6 +16,7 @@ from explorer.errors import PlanError
 from explorer.formats import open_model
 from explorer.formats.components import components
 from explorer.formats.model import Model
+from explorer.parallel import Check, never
 from explorer.planner.advice import Advice
 from explorer.planner.attachments import Attachment
 from explorer.planner.devices import MAX_MEMORY, Device, Host, check_devices, whole
@@ -230,7 +231,7 @@ def memory_plans(
     model: Model,
     inputs: PlanInputs,
     types: Mapping[str, Mapping[int, TensorType]],
-    check: Callable[[], None],
+    check: Check = never,
 ) -> tuple[dict[str, PlannedMemory], str]:
     """Return the plans of a model with other types of tensors.
 

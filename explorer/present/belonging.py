@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-from explorer.analysis.importance import known_names
 from explorer.errors import ExplorerError
 from explorer.formats import open_model
-from explorer.formats.attachments import is_importance_matrix
+from explorer.formats.attachments import is_importance_matrix, known_names
 from explorer.formats.model import Model
 from explorer.parallel import Check, never
 from explorer.planner.attachments import models_beside, projected_width

@@ -47,7 +47,7 @@ from explorer.present.tables.errors import FIGURES
 from explorer.present.tables.facts import FACTS
 from explorer.present.tables.metadata import entry_record
 from explorer.present.tables.table import BITS, BYTES, COUNT, INTEGER, Kind
-from explorer.present.tables.what_if import Line
+from explorer.present.tables.what_if import Trial
 from explorer.text import counted, integer_text, plain_text, sentence
 
 CONTEXT: Final = 4096
@@ -284,7 +284,7 @@ def size_rows(comparison: Comparison) -> Iterator[SizeRow]:
         yield SizeRow(f"memory_{name}", label, BYTES, (a, b))
 
 
-def chart_lines(comparison: Comparison) -> list[Line]:
+def chart_lines(comparison: Comparison) -> list[Trial]:
     """Return both models as lines of a chart of error against size; errors of all matrices."""
     errors = comparison.errors
     matrices = [None, None] if errors is None or errors.original is None else errors.matrices
@@ -299,7 +299,7 @@ def chart_lines(comparison: Comparison) -> list[Line]:
         colour = facts.types[0].name if facts.types else ""
         name = letter if letter == "A" else sentence(comparison.other.removeprefix("the "))
         title = plain_text(f"{name}: {facts.main_type}")
-        lines.append(Line(colour, title, size, size, given=given, front=True, mark=letter))
+        lines.append(Trial(colour, title, size, size, given=given, front=True, mark=letter))
     return lines
 
 

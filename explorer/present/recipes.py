@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from explorer.analysis.recipes.fits import Deviation, RecipeFit, expected_types, why_not_compared
 from explorer.analysis.recipes.ollama import SOURCE
 from explorer.analysis.recipes.rules import EARLIER, RECIPES, RecipeError, declared_recipe
 from explorer.analysis.recipes.tensors import RecipeModel
-from explorer.analysis.what_if import SizeAfter, pareto_front
 from explorer.formats.model import Model
-from explorer.present.tables.recipes import TriedRecipe
-from explorer.present.tables.table import Table, layer_runs
+from explorer.present.tables.table import layer_runs
 from explorer.text import part_text, plain_text, sentence, shorten
-
-if TYPE_CHECKING:
-    from explorer.analysis.recipes.fits import RecipeTrial
-    from explorer.planner.inputs import PlannedMemory
 
 _SHOWN_DEVIATIONS: Final = 2
 _LONGEST_ROLE: Final = 60
@@ -119,39 +112,3 @@ def about_trials(model: Model) -> str:
         return _ABOUT_TRIALS
     rest = "What it leaves alone keeps its type, and is in no error."
     return f"Types are those of `ollama create --quantize`: {SOURCE} {rest}"
-
-
-def front_of(trials: Sequence[RecipeTrial]) -> list[str]:
-    """Return the recipes that no other beats in size and relative error, the smallest first."""
-    sized = sorted(trials, key=lambda one: one.size.bits_per_weight)
-    points = []
-    for one in sized:
-        unknown = one.errors is None or one.recipe.problem is not None
-        error = math.nan if unknown or one.errors is None else one.errors.metrics.relative_rmse
-        points.append((one.size.bits_per_weight, error))
-    front = pareto_front(points)
-    return [one.recipe.recipe for one, on in zip(sized, front, strict=True) if on]
-
-
-def tried(
-    model: Model, trials: Sequence[RecipeTrial], plans: Mapping[str, PlannedMemory]
-) -> list[TriedRecipe]:
-    """Return the rows of the table of recipes."""
-    front, names = frozenset(front_of(trials)), model.tensors.columns.names
-    return [
-        TriedRecipe(one, names, plans.get(one.recipe.recipe), one.recipe.recipe in front)
-        for one in trials
-    ]
-
-
-def trials_record(
-    present: SizeAfter | None, rows: Sequence[TriedRecipe], described: Table[TriedRecipe]
-) -> dict[str, Any]:
-    """Return what `recipes --json` says of a model: as it is, if it can be read, and by recipe."""
-    return {
-        "parameters": present and present.parameters,
-        "bytes": present and present.nbytes,
-        "file_bytes": present and present.file_nbytes,
-        "bits_per_weight": present and present.bits_per_weight,
-        "recipes": [described.record(row) for row in rows],
-    }

@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from PySide6 import QtCore
 from PySide6.QtCore import Qt, Signal, Slot
 
-from explorer.errors import ExplorerError, trace
+from explorer.errors import ExplorerError, drop_frames, trace
 from explorer.parallel import cancelled_by
 from explorer.private_folder import PrivateFolder, why_unavailable
 from explorer.quantization import kernel_cache
@@ -165,13 +165,6 @@ class Job(QtCore.QObject):
             on_failed(error)
         else:
             self.crashed.emit(error)
-
-
-def drop_frames(error: BaseException | None) -> None:
-    """Forget the frames that an error came through: they hold the model."""
-    while error is not None:
-        error.__traceback__ = None
-        error = error.__cause__ or error.__context__
 
 
 class JobRunner(QtCore.QObject):

@@ -15,6 +15,7 @@ from PySide6.QtCore import QSize, Qt
 
 from explorer.crash_reports import CrashReports
 from explorer.errors import ExplorerError, ManyRequestsError, SeveralModelsError
+from explorer.formats.attachments import OpenMatrix
 from explorer.formats.tensors import Extent
 from explorer.paths import demo_model
 from explorer.present.panels import OF_TENSORS, PANELS, panels_of
@@ -36,7 +37,6 @@ from explorer.qt.freed_memory import give_back
 from explorer.qt.help.menu import Help
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.panels import Panels
-from explorer.qt.references import ImportanceMatrix
 from explorer.qt.selection import Selection, key_position
 from explorer.qt.services import Services
 from explorer.qt.settings import Settings
@@ -405,7 +405,7 @@ class MainWindow(QtWidgets.QMainWindow):
             else:
                 self.runner.run(
                     f"Opening {plain_text(part.name)}",
-                    lambda _job: ImportanceMatrix.load(part),
+                    lambda _job: OpenMatrix.load(part),
                     self.panels.references.choose_matrix,
                     self.show_error,
                 )

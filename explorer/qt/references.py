@@ -12,7 +12,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -24,6 +24,7 @@ from PySide6.QtGui import QKeyEvent, QWheelEvent
 from PySide6.QtWidgets import QComboBox, QSizePolicy, QWidget
 
 from explorer.errors import ExplorerError
+from explorer.formats.attachments import OpenMatrix
 from explorer.formats.tensors import Tensor, rows_by_name
 from explorer.parallel import Check
 from explorer.qt.document import Document
@@ -38,9 +39,8 @@ from explorer.text import plain_text
 if TYPE_CHECKING:
     from explorer.analysis.errors.pairs import WeightsPair
     from explorer.analysis.matching.pairing import Match, Matching
-    from explorer.formats.model import Model
     from explorer.planner.logs.perplexity import Quality
-    from explorer.present.tables.what_if import Line
+    from explorer.present.tables.what_if import Trial
     from explorer.stores import Entry
 
 
@@ -104,33 +104,6 @@ class Partner:
     waiting: bool = False
 
 
-@dataclass(frozen=True, eq=False)
-class ImportanceMatrix:
-    """An open importance matrix; its file closes with the last reference to it.
-
-    Attributes:
-        model: The file.
-        names: Tensors that it knows of.
-        key: Identifies it; keeps no file open.
-    """
-
-    model: Model
-    names: frozenset[str]
-    key: object = field(default_factory=object)
-
-    @classmethod
-    def load(cls, path: Path) -> ImportanceMatrix:
-        """Open a file; in a worker.
-
-        Raises:
-            ExplorerError: It cannot be opened, or is something else.
-        """
-        from explorer.analysis.importance import known_names, open_matrix  # noqa: PLC0415 - rarely needed
-
-        model = open_matrix(path)
-        return cls(model, known_names(model))
-
-
 class References(QObject):
     """All open models, and what is compared: the choices of one place, for all pages.
 
@@ -157,9 +130,9 @@ class References(QObject):
         self.documents: tuple[Document, ...] = ()
         self.other: Document | None = None
         self.original: Reference = None
-        self.matrix: ImportanceMatrix | None = None
+        self.matrix: OpenMatrix | None = None
         self.measured: tuple[Quality, ...] = ()
-        self._recipes: WeakKeyDictionary[Document, tuple[Reference, Sequence[Line]]]
+        self._recipes: WeakKeyDictionary[Document, tuple[Reference, Sequence[Trial]]]
         self._recipes = WeakKeyDictionary()
         self._originals: WeakKeyDictionary[Document, Reference] = WeakKeyDictionary()
         self._others: WeakKeyDictionary[Document, Document] = WeakKeyDictionary()
@@ -227,20 +200,20 @@ class References(QObject):
             self.other = other
             self._renew()
 
-    def choose_matrix(self, matrix: ImportanceMatrix | None) -> None:
+    def choose_matrix(self, matrix: OpenMatrix | None) -> None:
         """Weight errors, and the search for scales, by importance, or count all weights alike."""
         # the one before is not closed here: a job may still read it for a moment
         if matrix is not self.matrix:
             self.matrix = matrix
             self.changed.emit()
 
-    def note_recipes(self, lines: Sequence[Line]) -> None:
+    def note_recipes(self, lines: Sequence[Trial]) -> None:
         """Know what recipes of the whole current model would lose against the original."""
         if self.document is not None:
             self._recipes[self.document] = self.original, lines
 
     @property
-    def recipes(self) -> Sequence[Line]:
+    def recipes(self) -> Sequence[Trial]:
         """What is known of recipes for the current model, against the same original."""
         original, lines = (
             self._recipes.get(self.document, (None, ())) if self.document else (None, ())
@@ -475,7 +448,7 @@ class OriginalFinder(QObject):
 _MOST_MEASURED: Final = 10_000
 OPEN: Final = object()
 """Stands for what is to be opened first."""
-Choice: TypeAlias = Reference | ImportanceMatrix
+Choice: TypeAlias = Reference | OpenMatrix
 
 _LINE: Final = object()  # stands for a line between groups
 _LONGEST = 60
@@ -566,7 +539,7 @@ class ModelChoice(QWidget):
         if choice is OPEN:
             self._show_current()
             self.ask()
-        elif choice is None or isinstance(choice, Document | Rounding | ImportanceMatrix):
+        elif choice is None or isinstance(choice, Document | Rounding | OpenMatrix):
             self.take(choice)
 
 
@@ -591,7 +564,7 @@ class ReferenceBar(ModelChoice):
         return self._references.chosen
 
     def take(self, choice: Choice) -> None:
-        if not isinstance(choice, ImportanceMatrix):
+        if not isinstance(choice, OpenMatrix):
             self._references.choose(choice)
 
 

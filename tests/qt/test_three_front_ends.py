@@ -37,10 +37,9 @@ from explorer.analysis.errors.metrics import WeightedErrors
 from explorer.analysis.errors.pairs import RoundedPair
 from explorer.analysis.importance import EntryStatistics, MatrixEntry
 from explorer.analysis.matching.pairing import match_models
-from explorer.analysis.recipes.fits import Deviation, recipe_types, try_recipes
-from explorer.analysis.recipes.tensors import RecipeModel
+from explorer.analysis.recipes.fits import Deviation
 from explorer.analysis.requantization import requantize
-from explorer.analysis.what_if import PRESENT, SizeAfter, matrix_rows, own_sets, present_size
+from explorer.analysis.what_if import PRESENT, SizeAfter
 from explorer.cli import output
 from explorer.cli.main import main
 from explorer.formats import open_model
@@ -62,7 +61,6 @@ from explorer.present.engines import EngineRow
 from explorer.present.fits import Target, fit_at, version_at
 from explorer.present.plan import memory_bars, remarks
 from explorer.present.quantization import DeclaredLine, DeclaredQuantization
-from explorer.present.recipes import tried
 from explorer.present.survey import summary_lines
 from explorer.present.tables.attachments import ENTRIES, UPDATES
 from explorer.present.tables.blocks import code_table, field_table, sub_block_table, weight_table
@@ -104,13 +102,14 @@ from explorer.present.tables.plans import (
 )
 from explorer.present.tables.problems import PROBLEMS
 from explorer.present.tables.quantization import declared_table
-from explorer.present.tables.recipes import DEVIATIONS, FITS, MIX, TRIALS
+from explorer.present.tables.recipes import DEVIATIONS, FITS, MIX
 from explorer.present.tables.recipes import ROLES as RECIPE_ROLES
 from explorer.present.tables.statistics import PRINTED, STATISTICS, bin_table, figures_of_all
 from explorer.present.tables.survey import map_table, ranked_table, sums_table
 from explorer.present.tables.table import Table
 from explorer.present.tables.tensors import COMPONENTS, TYPES, tensor_table
-from explorer.present.tables.what_if import Line, what_if_table
+from explorer.present.tables.what_if import Trial, trials_table, what_if_table
+from explorer.present.what_if import WhatIfCache, WhatIfRequest, estimate_of, measure, trials_of
 from explorer.qt.compare.summary import CompareView
 from explorer.qt.contents.overview import OverviewView
 from explorer.qt.document import Document
@@ -412,12 +411,13 @@ def rows_of_tables(reference: Path, quantized: Path) -> Iterator[tuple[str, Tabl
         yield "problems", PROBLEMS, bad.problems
         yield "types by role", MIX, data.mix
         yield "recipes", FITS, data.fits
-        sets, present = own_sets(one, matrix_rows(one)), present_size(one, range(9))
-        seen = RecipeModel.of(one)
-        recipes = [recipe_types(seen, name, None) for name in ("Q4_K_M", "IQ1_S")]
-        trials = list(try_recipes(one, present, sets, recipes))
-        yield "tried recipes", TRIALS, tried(one, trials, {})
-        yield "roles of a recipe", RECIPE_ROLES, trials[0].roles
+        estimate = estimate_of(
+            WhatIfRequest(one, None, ("Q4_K_M", "IQ1_S"), by_recipe=True), PlanInputs()
+        )
+        cache = WhatIfCache()
+        errors = measure(estimate, cache).errors
+        yield "tried recipes", trials_table(weighted=False), trials_of(estimate, errors)[1:]
+        yield "roles of a recipe", RECIPE_ROLES, estimate.roles("Q4_K_M", cache)
     yield from rows_of_contents(quantized)
     yield from rows_of_plans(quantized)
     yield from rows_of_pictures(quantized)
@@ -512,7 +512,7 @@ def rows_of_pictures(path: Path) -> Iterator[tuple[str, Table[Any], Any]]:
     deviation = Deviation("ffn_down", "Q4_K", "Q6_K", (0, 1), 2, 1000)
     yield "deviations", DEVIATIONS, [deviation]
     size = SizeAfter(1000, 700, 800, 900)
-    lines = [Line("Q4_0", "Q4_0", size, size), Line(PRESENT, "As it is", size, size)]
+    lines = [Trial("Q4_0", "Q4_0", size, size), Trial(PRESENT, "As it is", size, size)]
     yield "what if", what_if_table(), lines
     yield "what if by recipe", what_if_table(by_recipe=True), lines
 

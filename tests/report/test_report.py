@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from explorer.analysis.importance import open_matrix
 from explorer.formats import Model, open_model
+from explorer.formats.attachments import open_matrix
 from explorer.hardware.detect import Machine
 from explorer.planner import Host
 from explorer.present.attachments import measure_updates

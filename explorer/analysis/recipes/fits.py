@@ -17,21 +17,9 @@ from explorer.analysis.errors.pairs import PairErrors
 from explorer.analysis.recipes import ollama, rules
 from explorer.analysis.recipes.tensors import Category, RecipeModel, RecipeTensor
 from explorer.analysis.rounding import rounded_type
-from explorer.analysis.what_if import (
-    PRESENT,
-    RunningTotal,
-    SizeAfter,
-    Task,
-    TaskErrors,
-    TensorSet,
-    Totals,
-    TypeErrors,
-    distinct,
-)
-from explorer.errors import ExplorerError
+from explorer.analysis.what_if import PRESENT, RunningTotal, SizeAfter, Task, TensorSet, TypeErrors
 from explorer.formats.model import Model
 from explorer.formats.tensors import TensorColumns, bits_per_weight, parse_name
-from explorer.parallel import Check, never
 from explorer.quantization.types import TENSOR_TYPES
 
 MAX_TENSORS = 1 << 13  # the largest real GGUF has some 3,000; beyond, all recipes take seconds
@@ -475,79 +463,3 @@ def _nbytes(columns: TensorColumns, row: int, name: str) -> int:
         return columns.nbytes[row]
     kind = rounded_type(name, columns.types[row].name, columns.shapes[row])
     return kind.nbytes_of(columns.shapes[row]) or 0
-
-
-@dataclass(frozen=True)
-class RecipeTrial:
-    """What a recipe would make of a model.
-
-    Attributes:
-        recipe: Its types, or why there are none.
-        size: How large tensors, model and file would be.
-        errors: What would be lost, over all weights that llama-quantize changes; None with a
-            problem, and if nothing was measured.
-        roles: The same by role.
-        failures: Tensors that cannot be read and are left out, with the reason.
-    """
-
-    recipe: RecipeTypes
-    size: SizeAfter
-    errors: TypeErrors | None = None
-    roles: Sequence[RoleErrors] = ()
-    failures: Sequence[tuple[str, ExplorerError]] = ()
-
-
-def trial_tasks(sets: Sequence[TensorSet], recipes: Sequence[RecipeTypes]) -> list[Task]:
-    """Return the tasks of several recipes, each once."""
-    return distinct(task for recipe in recipes for task in recipe_tasks(sets, recipe))
-
-
-def try_recipes(  # noqa: PLR0913, PLR0917 - all but the first four have a default
-    model: Model,
-    present: SizeAfter,
-    sets: Sequence[TensorSet],
-    recipes: Sequence[RecipeTypes],
-    kept: TaskErrors | None = None,
-    workers: int = 1,
-    *,
-    measured: bool = True,
-    check: Check = never,
-    progress: Callable[[int], object] | None = None,
-) -> list[RecipeTrial]:
-    """Return what each recipe would make of a model.
-
-    Args:
-        model: The model; nothing of it is changed.
-        present: Its present sizes.
-        sets: What would be rounded.
-        recipes: The recipes.
-        kept: Measures what is not kept; None keeps nothing, and counts all columns alike.
-        workers: Threads. The results are the same to the bit for any number.
-        measured: Whether weights are rounded; else types and sizes are all that is found.
-        check: Called before every run of weights; raises to stop.
-        progress: Called with the number of weights done, of all `trial_tasks`.
-
-    Raises:
-        ExplorerError: What `TaskErrors.measure` raises. Weights that cannot be read are left out.
-    """
-    names, failures = model.tensors.columns.names, dict[str, ExplorerError]()
-    tasks = {one.recipe: recipe_tasks(sets, one) for one in recipes}
-    every = distinct(task for some in tasks.values() for task in some) if measured else ()
-    totals, known = Totals(tasks), dict[tuple[object, ...], PairErrors]()
-    for task, row in (kept or TaskErrors()).measure(every, workers, check=check, progress=progress):
-        totals.add(task, row.errors)
-        if row.errors is not None:
-            known[task.key] = row.errors
-        elif row.error is not None:
-            failures[names[task.tensor_set.rows[0]]] = row.error
-    errors = totals.errors()
-    return [
-        RecipeTrial(
-            recipe,
-            recipe_size(model, present, sets, recipe),
-            errors.get(recipe.recipe) if measured and tasks[recipe.recipe] else None,
-            errors_by_role(model, tasks[recipe.recipe], lambda task: known.get(task.key)),
-            tuple(failures.items()),
-        )
-        for recipe in recipes
-    ]

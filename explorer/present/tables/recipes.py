@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from explorer.analysis.recipes.fits import Deviation, MixRow, RecipeFit, RecipeTrial, RoleErrors
+from explorer.analysis.recipes.fits import Deviation, MixRow, RecipeFit, RoleErrors
 from explorer.analysis.recipes.rules import CURRENT
-from explorer.analysis.what_if import SizeAfter, TypeErrors
 from explorer.present.tables.errors import FIGURES, WEIGHTED, errors_of, weighted_of
 from explorer.present.tables.table import (
     BITS,
@@ -29,8 +28,7 @@ from explorer.present.tables.table import (
 from explorer.text import integer_text
 
 if TYPE_CHECKING:  # to show a type mix loads no planner
-    from explorer.planner.inputs import PlannedMemory
-    from explorer.present.tables.survey import FolderRow
+    pass
 
 _ROLE: Final = "The function of the tensors, in any layer."
 _STORED: Final = "How they are stored in this file."
@@ -99,34 +97,7 @@ FITS: Final = Table[RecipeFit](
 )
 
 
-# What llama-quantize would make of a model by each recipe.
-
-
-@dataclass(frozen=True, slots=True)
-class TriedRecipe:
-    """What a recipe would make of a model.
-
-    Attributes:
-        trial: Its types, sizes and errors.
-        names: Names of the model's tensors.
-        plan: The memory that it would need then; None without a plan.
-        on_front: Whether no other recipe is smaller and not worse.
-    """
-
-    trial: RecipeTrial
-    names: Sequence[str] = ()
-    plan: PlannedMemory | None = None
-    on_front: bool = False
-
-    @property
-    def errors(self) -> TypeErrors | None:
-        """Its errors, over all weights that llama-quantize changes; None if none is known."""
-        return self.trial.errors
-
-    @property
-    def size(self) -> SizeAfter | None:
-        """How large the model would be; None of what llama-quantize refuses."""
-        return None if self.trial.recipe.problem is not None else self.trial.size
+# What would be lost by role, in a type or by a recipe
 
 
 def types_text(types: Mapping[str, int]) -> str:
@@ -135,19 +106,7 @@ def types_text(types: Mapping[str, int]) -> str:
     return ", ".join(f"{name or 'as they are'} {integer_text(count)}" for name, count in names)
 
 
-def _memory(row: TriedRecipe) -> int | None:
-    return None if row.size is None or row.plan is None else row.plan.total
-
-
-def _types_by_name(row: TriedRecipe) -> dict[str, str]:
-    return {row.names[place]: kind for place, kind in row.trial.recipe.types.items()}
-
-
-_TRIED: Final = "The recipe of llama-quantize. The first line says what the file is."
 _TYPES: Final = "The types that tensors of the role would get, and how many get each."
-_SIZE_BY: Final = "Bytes that all tensors would take."
-_NEEDED: Final = "Memory that a plan of the model would need."
-_STAYING: Final = "Tensors that cannot have their type and stay as they are."
 _NOT_MEASURED: Final = "not measured"
 _REST: Final = {"extra": True, "blank": _NOT_MEASURED}
 
@@ -166,74 +125,3 @@ ROLES: Final = Table[RoleErrors](
     *FIGURES.at(errors_of, "rmse", "max_abs_error", **_REST),
     title="Errors by role",
 )
-
-TRIALS: Final = Table[TriedRecipe](
-    Column("recipe", "Recipe", TEXT, _TRIED, lambda row: row.trial.recipe.recipe),
-    Column(
-        "imatrix", "Importance matrix", YES_NO, "", lambda row: row.trial.recipe.imatrix, extra=True
-    ),
-    Column("problem", "Problem", TEXT, "", lambda row: row.trial.recipe.problem, extra=True),
-    Column("bytes", "Size", BYTES, _SIZE_BY, lambda row: row.size and row.size.nbytes),
-    Column(
-        "file_bytes", "Files", BYTES, "", lambda row: row.size and row.size.file_nbytes, extra=True
-    ),
-    Column(
-        *("bits_per_weight", "Bits/weight", BITS, "Stored bits for each weight."),
-        lambda row: row.size and row.size.bits_per_weight,
-    ),
-    Column("kept", "Stay", INTEGER, _STAYING, lambda row: row.size and row.size.kept, extra=True),
-    *FIGURES.at(errors_of, "relative_rmse", "sqnr_db", blank=_NOT_MEASURED),
-    *FIGURES.at(errors_of, "rmse", "max_abs_error", **_REST),
-    Column("on_front", "Best trade-off", YES_NO, "No recipe is smaller and not worse.", extra=True),
-    Column("memory", "Memory", BYTES, _NEEDED, _memory),
-    Column("types", "Types", LIST, of=_types_by_name, json_only=True),
-    Column(
-        *("roles", "Roles", LIST),
-        of=lambda row: [ROLES.record(role) for role in row.trial.roles],
-        json_only=True,
-    ),
-    title="Recipes",
-    problem=lambda row: row.trial.recipe.problem or "",
-)
-
-
-def trials_table(*, weighted: bool) -> Table[TriedRecipe]:
-    """Return `TRIALS`; with the errors by importance where a matrix is given."""
-    columns = list(TRIALS)
-    place = TRIALS.names.index("rmse")
-    more = WEIGHTED.at(weighted_of, blank=_NOT_MEASURED) if weighted else []
-    columns[place:place] = more
-    return TRIALS.with_columns(columns)
-
-
-@dataclass(frozen=True, slots=True)
-class FolderTrial:
-    """What a recipe would make of one of several models.
-
-    Attributes:
-        model: The model.
-        tried: The recipe; None if the model cannot be read.
-    """
-
-    model: FolderRow
-    tried: TriedRecipe | None
-
-
-def folder_trials_table(*, weighted: bool) -> Table[FolderTrial]:
-    """Return the table of recipes of all models of a folder."""
-    columns: list[Column[FolderTrial]] = trials_table(weighted=weighted).at(lambda row: row.tried)
-    tried = Table(*columns)
-    return Table(
-        Column("model", "Model", TEXT, "Its name.", lambda row: row.model.model),
-        Column("path", "Path", TEXT, "Where it is.", lambda row: row.model.path, extra=True),
-        *tried.replacing(
-            Column("problem", "Problem", of=_problem, extra=True),
-            replace(tried["on_front"], extra=False),
-        ),
-        title="Recipes of the models of the folder",
-        problem=lambda row: _problem(row) or "",
-    )
-
-
-def _problem(row: FolderTrial) -> str | None:
-    return row.model.problem if row.tried is None else row.tried.trial.recipe.problem

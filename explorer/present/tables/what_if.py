@@ -1,30 +1,45 @@
-"""The table of what-ifs: tensors, or a model, in other types or by recipes."""
+"""Tables of what-ifs: tensors, or a model, in other types or by recipes."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import attrgetter
 from typing import Any, Final
 
 from explorer.analysis.errors.metrics import ErrorMetrics, WeightedErrors
+from explorer.analysis.recipes.fits import RecipeTypes, RoleErrors
 from explorer.analysis.what_if import PRESENT, SizeAfter, TypeErrors
 from explorer.planner.inputs import PlannedMemory
 from explorer.planner.plans import Level
 from explorer.present.plan import LEVEL_WORDS, fit_state
 from explorer.present.tables.errors import FIGURES, SATURATION, WEIGHTED, errors_of, weighted_of
-from explorer.present.tables.recipes import types_text
-from explorer.present.tables.table import BITS, BYTES, TEXT, TYPE, Column, Kind, Table
+from explorer.present.tables.recipes import ROLES, types_text
+from explorer.present.tables.survey import FolderRow
+from explorer.present.tables.table import (
+    BITS,
+    BYTES,
+    INTEGER,
+    LIST,
+    TEXT,
+    TYPE,
+    YES_NO,
+    Column,
+    Kind,
+    Table,
+)
 from explorer.text import UNKNOWN, bytes_text, integer_text, plain_text, signed_text
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """A line of the table: the tensors in a type.
+class Trial:
+    """What is tried: the tensors in a type, or by a recipe.
 
     Attributes:
-        type_name: The type; `PRESENT` for the tensors as they are.
+        type_name: The type, or the recipe; `PRESENT` for the tensors as they are.
         title: What to call it.
         size: How large they are then.
         now: How large they are.
@@ -34,7 +49,9 @@ class Line:
         measurable: Whether what is lost can be known: of the tensors as they are, only against the
             original.
         front: Whether nothing else is smaller and not worse, or better and not larger.
-        by_recipe: Whether it is a recipe, which gives each tensor a type of its own.
+        recipe: The types of a recipe, which gives each tensor its own; None of a type.
+        names: Names of the model's tensors.
+        roles: Errors by role, where they were added up.
         present_type: The type that all of the tensors have; "" for several.
         mark: Which of the models that are compared it is: "A" or "B"; "" for what could be.
         given: Figures that are known from elsewhere, by name: of a model as it is, and what others
@@ -50,7 +67,9 @@ class Line:
     errors: TypeErrors | None = None
     measurable: bool = True
     front: bool = False
-    by_recipe: bool = False
+    recipe: RecipeTypes | None = None
+    names: Sequence[str] = field(default=(), compare=False, repr=False)
+    roles: Sequence[RoleErrors] = ()
     present_type: str = ""
     mark: str = ""
     given: Mapping[str, float] = field(default_factory=dict)
@@ -86,16 +105,16 @@ def change_text(nbytes: int) -> str:
     return signed_text(nbytes, bytes_text) if nbytes else f"\N{PLUS-MINUS SIGN}{bytes_text(0)}"
 
 
-def note_text(line: Line) -> str:
+def note_text(line: Trial) -> str:
     return plain_text(", ".join(whole for whole, _ in _notes(line)))
 
 
-def short_note(line: Line) -> str:
+def short_note(line: Trial) -> str:
     """Return what the table has room for of a note; the cell's tool tip has all of it."""
     return plain_text(", ".join(short for _, short in _notes(line) if short))
 
 
-def _notes(line: Line) -> Iterator[tuple[str, str]]:
+def _notes(line: Trial) -> Iterator[tuple[str, str]]:
     """Yield what else there is to say, and the same in few words; "" if the table says it."""
     if line.size.problem is not None:
         yield f"cannot be: {line.size.problem}", ""
@@ -109,7 +128,7 @@ def _notes(line: Line) -> Iterator[tuple[str, str]]:
         yield "not measured", ""
     if line.front:
         yield ("best trade-off",) * 2
-    if line.by_recipe and line.size.types:
+    if line.recipe is not None and line.size.types:
         yield (types_text(Counter(kind.name for kind in line.size.types.values())),) * 2
     for name, narrow in line.size.substitutes.items():
         n = integer_text(narrow)
@@ -132,12 +151,12 @@ _MORE: Final = "Difference from the present size."
 _NOTE: Final = "Remarks, such as how much is measured so far."
 
 
-def _fitting(value: Callable[[SizeAfter], Any]) -> Callable[[Line], Any]:
+def _fitting(value: Callable[[SizeAfter], Any]) -> Callable[[Trial], Any]:
     return lambda line: value(line.size) if line.size.problem is None else None
 
 
-def _planned(value: Callable[[PlannedMemory, PlannedMemory], Any]) -> Callable[[Line], Any]:
-    def of(line: Line) -> Any:
+def _planned(value: Callable[[PlannedMemory, PlannedMemory], Any]) -> Callable[[Trial], Any]:
+    def of(line: Trial) -> Any:
         plan, now = line.plan, line.plan_now
         if plan is None or now is None or line.size.problem is not None:
             return None
@@ -148,7 +167,7 @@ def _planned(value: Callable[[PlannedMemory, PlannedMemory], Any]) -> Callable[[
 
 def what_if_table(
     *, by_recipe: bool = False, planned: str = "", weighted: bool = False
-) -> Table[Line]:
+) -> Table[Trial]:
     """Return the table of what-ifs.
 
     Args:
@@ -163,10 +182,10 @@ def what_if_table(
         kind: Kind,
         of: Callable[[PlannedMemory, PlannedMemory], Any],
         **more: Any,
-    ) -> Column[Line]:
+    ) -> Column[Trial]:
         return Column(name, title, kind, planned, _planned(of), sparse=True, **more)
 
-    subject = Column[Line]("type", "Type", TYPE, _TYPE, lambda line: line.colour)
+    subject = Column[Trial]("type", "Type", TYPE, _TYPE, lambda line: line.colour)
     if by_recipe:
         subject = Column("type", "Recipe", TEXT, _RECIPE, lambda line: line.title)
     return Table(
@@ -207,9 +226,100 @@ def _fits(plan: PlannedMemory, _now: PlannedMemory) -> str:
     return LEVEL_WORDS[Level.NOT] if plan.refusal else fit_state(plan.verdict)
 
 
-def _change(line: Line) -> int | None:
+def _change(line: Trial) -> int | None:
     return None if line.size.problem is not None else line.size.nbytes - line.now.nbytes
 
 
-def _saturated(line: Line) -> float | None:
+def _saturated(line: Trial) -> float | None:
     return None if line.errors is None else line.errors.saturated
+
+
+# What llama-quantize, or Ollama, would make of a model by each recipe, as the command prints it
+
+_TRIED: Final = "The recipe of llama-quantize, or of Ollama."
+_SIZE_BY: Final = "Bytes that all tensors would take."
+_NEEDED: Final = "Memory that a plan of the model would need."
+_STAYING: Final = "Tensors that cannot have their type and stay as they are."
+_NOT_MEASURED: Final = "not measured"
+
+
+def _memory(trial: Trial) -> int | None:
+    return None if trial.plan is None or trial.size.problem is not None else trial.plan.total
+
+
+def _has_matrix(trial: Trial) -> bool:
+    return trial.recipe is not None and trial.recipe.imatrix
+
+
+def _types_by_name(trial: Trial) -> dict[str, str]:
+    types = {} if trial.recipe is None else trial.recipe.types
+    return {trial.names[row]: kind for row, kind in types.items()}
+
+
+def trials_table(*, weighted: bool) -> Table[Trial]:
+    """Return the table of recipes; `weighted`: with the errors by importance."""
+    figure = partial(FIGURES.at, errors_of, blank=_NOT_MEASURED)
+    importance = WEIGHTED.at(weighted_of, blank=_NOT_MEASURED) if weighted else ()
+    kept, file_bytes = (_fitting(attrgetter(name)) for name in ("kept", "file_nbytes"))
+    return Table(
+        Column("recipe", "Recipe", TEXT, _TRIED, lambda trial: trial.title),
+        Column("imatrix", "Importance matrix", YES_NO, "", _has_matrix, extra=True),
+        Column("problem", "Problem", TEXT, "", lambda trial: trial.size.problem, extra=True),
+        Column("bytes", "Size", BYTES, _SIZE_BY, _fitting(lambda size: size.nbytes)),
+        Column("file_bytes", "Files", BYTES, "", file_bytes, extra=True),
+        Column(
+            *("bits_per_weight", "Bits/weight", BITS, "Stored bits for each weight."),
+            _fitting(lambda size: size.bits_per_weight),
+        ),
+        Column("kept", "Stay", INTEGER, _STAYING, kept, extra=True),
+        *figure("relative_rmse", "sqnr_db"),
+        *importance,
+        *figure("rmse", "max_abs_error", extra=True),
+        Column(
+            *("on_front", "Best trade-off", YES_NO, "No recipe is smaller and not worse."),
+            lambda trial: trial.front,
+            extra=True,
+        ),
+        Column("memory", "Memory", BYTES, _NEEDED, _memory),
+        Column("types", "Types", LIST, of=_types_by_name, json_only=True),
+        Column(
+            *("roles", "Roles", LIST),
+            of=lambda trial: list(map(ROLES.record, trial.roles)),
+            json_only=True,
+        ),
+        title="Recipes",
+        problem=lambda trial: trial.size.problem or "",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FolderTrial:
+    """What a recipe would make of one of several models.
+
+    Attributes:
+        model: The model.
+        trial: The recipe; None if the model cannot be read.
+    """
+
+    model: FolderRow
+    trial: Trial | None
+
+
+def folder_trials_table(*, weighted: bool) -> Table[FolderTrial]:
+    """Return the table of recipes of all models of a folder."""
+    columns: list[Column[FolderTrial]] = trials_table(weighted=weighted).at(lambda row: row.trial)
+    tried = Table(*columns)
+    return Table(
+        Column("model", "Model", TEXT, "Its name.", lambda row: row.model.model),
+        Column("path", "Path", TEXT, "Where it is.", lambda row: row.model.path, extra=True),
+        *tried.replacing(
+            Column("problem", "Problem", of=_problem, extra=True),
+            replace(tried["on_front"], extra=False),
+        ),
+        title="Recipes of the models of the folder",
+        problem=lambda row: _problem(row) or "",
+    )
+
+
+def _problem(row: FolderTrial) -> str | None:
+    return row.model.problem if row.trial is None else row.trial.size.problem

@@ -9,13 +9,13 @@ from typing import Final
 from PySide6 import QtWidgets
 from PySide6.QtGui import QPalette
 
+from explorer.formats.attachments import OpenMatrix
 from explorer.present.panels import PANELS
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobSlot
 from explorer.qt.references import (
     OPEN,
     Choice,
-    ImportanceMatrix,
     ModelChoice,
     OriginalFinder,
     ReferenceBar,
@@ -122,7 +122,7 @@ class MatrixChoice(ModelChoice):
         return self._references.matrix
 
     def take(self, choice: Choice) -> None:
-        if choice is None or isinstance(choice, ImportanceMatrix):
+        if choice is None or isinstance(choice, OpenMatrix):
             self._opening.cancel()
             self._references.choose_matrix(choice)
 
@@ -137,7 +137,7 @@ class MatrixChoice(ModelChoice):
         """Open a file in the background."""
         self._opening.run(
             f"Opening {plain_text(path.name)}",
-            lambda _job: ImportanceMatrix.load(path),
+            lambda _job: OpenMatrix.load(path),
             self._references.choose_matrix,
             self._references.app.report,
         )

@@ -43,7 +43,7 @@ from explorer.present.tables.differences import (
     with_b_called,
 )
 from explorer.present.tables.table import Row, Table
-from explorer.present.tables.what_if import Line
+from explorer.present.tables.what_if import Trial
 from explorer.qt.addresses import dropped_logs
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobSlot
@@ -79,7 +79,7 @@ class Shown:
 
     comparison: Comparison
     headline: str
-    points: Sequence[Line]
+    points: Sequence[Trial]
     sizes: Sequence[SizeRow]
     roles: Sequence[RoleRow]
     keys: Sequence[KeyRow]
@@ -511,7 +511,7 @@ class CompareView(TabbedPanel, Reader[Shown]):
         self.pages.show(shown)
         self.show_content()
 
-    def _draw(self, shown: Shown) -> list[Line]:
+    def _draw(self, shown: Shown) -> list[Trial]:
         """Draw both models, and recipes as far as *What if?* has measured them."""
         lines = [*shown.points, *self._references.recipes]
         axis = self.chart.measure.axis

@@ -11,9 +11,10 @@ from explorer.analysis.errors.pictures import ErrorPicture, picture_errors
 from explorer.analysis.importance import weighing
 from explorer.analysis.survey_cache import SurveyCache
 from explorer.formats import Model, Tensor
+from explorer.formats.attachments import OpenMatrix
 from explorer.parallel import LruCache
 from explorer.qt.jobs import Job, worker_count
-from explorer.qt.references import ImportanceMatrix, Partner
+from explorer.qt.references import Partner
 from explorer.qt.weights.curves import SelectedTensor
 
 
@@ -31,7 +32,7 @@ class SelectedPair(SelectedTensor):
     reference: Hashable
     partner: Partner
     models: tuple[Model, Model | str] | None = None
-    matrix: ImportanceMatrix | None = None
+    matrix: OpenMatrix | None = None
 
     @property
     def key(self) -> Hashable:

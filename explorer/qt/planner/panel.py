@@ -15,11 +15,11 @@ from weakref import WeakKeyDictionary
 from PySide6 import QtGui, QtWidgets
 from PySide6.QtCore import QEvent, QSize, Qt
 
-from explorer.errors import ExplorerError, PlanError
+from explorer.errors import ExplorerError, PlanError, drop_frames
 from explorer.present import plan as plan_texts
 from explorer.qt.addresses import dropped_log
 from explorer.qt.document import Document
-from explorer.qt.jobs import Job, JobSlot, drop_frames
+from explorer.qt.jobs import Job, JobSlot
 from explorer.qt.machine import Notes, PlannedMachine
 from explorer.qt.planner.answer import AnswerBar
 from explorer.qt.planner.attachments import AttachmentsBox

@@ -8,8 +8,8 @@ from typing import Final
 
 from PySide6.QtCore import QObject
 
-from explorer.errors import ExplorerError, SourceError
-from explorer.qt.jobs import Job, JobRunner, JobSlot, drop_frames
+from explorer.errors import ExplorerError, SourceError, drop_frames
+from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.sources import ByteSource
 
 PAGE_BYTES: Final = 1 << 16

@@ -34,13 +34,14 @@ from explorer.analysis.importance import weighing
 from explorer.analysis.model_grid import ModelGrid, model_grid
 from explorer.analysis.survey_cache import CachedErrors, CachedSurvey, SurveyCache
 from explorer.errors import ExplorerError
+from explorer.formats.attachments import OpenMatrix
 from explorer.formats.model import Model
 from explorer.formats.tensors import Tensor, is_matrix_shape
 from explorer.formats.weights import Values, check_decodable
 from explorer.qt.addresses import agrees_to_weights
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobSlot, all_cores
-from explorer.qt.references import ImportanceMatrix, MatchedModels, Reference, References, Rounding
+from explorer.qt.references import MatchedModels, Reference, References, Rounding
 from explorer.qt.services import Services
 
 _CHECK_EVERY = 256
@@ -108,7 +109,7 @@ class ComparisonContent:
     errors: ErrorColumns
     nbytes: NDArray[np.int64]
     keys: NDArray[np.int64]
-    matrix: ImportanceMatrix | None = None
+    matrix: OpenMatrix | None = None
     plain: set[int] = field(default_factory=set)
     misfits: dict[str, str] = field(default_factory=dict)
 
@@ -195,7 +196,7 @@ def read_comparison(
     document: Document,
     reference: MatchedModels | Rounding,
     against: Model | str,
-    matrix: ImportanceMatrix | None,
+    matrix: OpenMatrix | None,
     job: Job,
 ) -> ComparisonContent:
     """List the pairs to compare, and read the errors kept of them."""
@@ -663,7 +664,7 @@ class SurveySession(QObject):
         self._read_next()
 
 
-_Subject: TypeAlias = tuple[Document | None, Reference, Document | None, ImportanceMatrix | None]
+_Subject: TypeAlias = tuple[Document | None, Reference, Document | None, OpenMatrix | None]
 """The current model, what its errors are measured against, B, if that is too, and the matrix."""
 
 

@@ -17,11 +17,11 @@ import numpy as np
 from explorer.analysis import BlockStatistics, Histogram, TensorStatistics, block_statistics
 from explorer.analysis.histogram import Binning, RunningCounts, count_weights
 from explorer.analysis.statistics import GrowingStatistics
-from explorer.errors import ExplorerError
+from explorer.errors import ExplorerError, drop_frames
 from explorer.formats.tensors import TensorName, parse_name
 from explorer.parallel import LruCache
 from explorer.qt.document import Document
-from explorer.qt.jobs import Job, drop_frames, worker_count
+from explorer.qt.jobs import Job, worker_count
 from explorer.qt.weights.curves import (
     HistogramRequest,
     HistogramResult,

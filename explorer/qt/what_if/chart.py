@@ -19,7 +19,7 @@ from explorer.present.colours import type_colour
 from explorer.present.explanations import picture_text
 from explorer.present.pictures import sentence
 from explorer.present.tables.errors import FIGURES, WEIGHTED
-from explorer.present.tables.what_if import Line, what_if_table
+from explorer.present.tables.what_if import Trial, what_if_table
 from explorer.qt.widgets.plot import CountAxis, Mark, Marks, ThemedPlot, brush
 from explorer.text import float_text
 
@@ -44,7 +44,7 @@ class Measure(IntEnum):
 
 
 class _Axis(NamedTuple):
-    """A figure, by its name in `Line`, and how it is drawn upwards."""
+    """A figure, by its name in `Trial`, and how it is drawn upwards."""
 
     figure: str
     title: str
@@ -90,7 +90,7 @@ class ChartPoint:
         exact: Whether nothing is lost, so that the true height is infinite.
     """
 
-    line: Line
+    line: Trial
     x: float
     y: float
     exact: bool
@@ -100,22 +100,22 @@ class ChartPoint:
         return self.line.type_name == PRESENT
 
 
-def bits_of(line: Line) -> float:
+def bits_of(line: Trial) -> float:
     """Return the bits for each weight of a line."""
     return line.size.bits_per_weight
 
 
-def mebibytes_of(line: Line) -> float:
+def mebibytes_of(line: Trial) -> float:
     """Return the size of a line's model in MiB."""
     return line.size.model_nbytes / (1 << 20)
 
 
 def chart_points(
-    lines: Sequence[Line], measure: Measure, x_of: Callable[[Line], float] = bits_of
+    lines: Sequence[Trial], measure: Measure, x_of: Callable[[Trial], float] = bits_of
 ) -> list[ChartPoint]:
     """Return the lines whose error is known as points."""
     axis = measure.axis
-    known: list[tuple[Line, float]] = []
+    known: list[tuple[Trial, float]] = []
     for line in lines:
         value = line.figure(axis.figure)
         if value is not None and math.isfinite(x_of(line)):
@@ -207,7 +207,7 @@ class WhatIfChart(ThemedPlot):
     models that are compared, A is a triangle and B a square.
 
     Signals:
-        point_read: The mouse stands on a point, its `Line`; None if it stands on none.
+        point_read: The mouse stands on a point, its `Trial`; None if it stands on none.
         chosen: The user clicked a type or reached it by keys; its name.
     """
 
@@ -221,7 +221,7 @@ class WhatIfChart(ThemedPlot):
         self.points: list[ChartPoint] = []
         self.measure = Measure.RELATIVE_RMSE
         self.selected: str | None = None
-        self._lines: tuple[Line, ...] = ()
+        self._lines: tuple[Trial, ...] = ()
         self.counts = ErrorAxis()
         item = self.getPlotItem()
         item.setAxisItems({"left": self.counts})
@@ -243,7 +243,7 @@ class WhatIfChart(ThemedPlot):
             signal.connect(lambda *_: self._place_names())
         self.restyle()
 
-    def show_lines(self, lines: Sequence[Line]) -> None:
+    def show_lines(self, lines: Sequence[Trial]) -> None:
         """Draw other lines, that of the present type first; the zoom stays."""
         self._lines = tuple(lines)
         self._draw()
@@ -265,7 +265,7 @@ class WhatIfChart(ThemedPlot):
         bits, axis = _TABLE["bits_per_weight"], self.measure.axis
         error = _TABLE[axis.figure] if axis.figure in _TABLE.names else None
 
-        def text(line: Line) -> str:
+        def text(line: Trial) -> str:
             known = error is not None and line.errors is not None
             return (
                 error.cell(line) if error and known else axis.write(line.figure(axis.figure) or 0)

@@ -21,24 +21,24 @@ from explorer.present.errors import NO_MATRIX, rounding_notes
 from explorer.present.tables.errors import FIGURES
 from explorer.present.tables.recipes import ROLES
 from explorer.present.tables.table import Table
-from explorer.present.tables.what_if import Line, change_text, note_text, short_note, what_if_table
-from explorer.qt.addresses import TensorFetch, agrees_to_tensors
-from explorer.qt.document import Document
-from explorer.qt.jobs import Job, JobSlot
-from explorer.qt.references import References
-from explorer.qt.services import Services
-from explorer.qt.what_if.chart import WhatIfChart
-from explorer.qt.what_if.controls import WhatIfControls
-from explorer.qt.what_if.estimate import (
+from explorer.present.tables.what_if import Trial, change_text, note_text, short_note, what_if_table
+from explorer.present.what_if import (
     SourceModel,
     WhatIfCache,
     WhatIfEstimate,
     WhatIfRequest,
     WhatIfState,
     estimate_of,
-    lines_of,
     measure,
+    trials_of,
 )
+from explorer.qt.addresses import TensorFetch, agrees_to_tensors
+from explorer.qt.document import Document
+from explorer.qt.jobs import Job, JobSlot, all_cores
+from explorer.qt.references import References
+from explorer.qt.services import Services
+from explorer.qt.what_if.chart import WhatIfChart
+from explorer.qt.what_if.controls import WhatIfControls
 from explorer.qt.widgets.building import NOTE, tab_through
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.pages import ReadingPage, Refusal, Request, no_model_open
@@ -54,7 +54,7 @@ from explorer.text import bits_text, bytes_text, counted, integer_text, plain_te
 def basis_text(estimate: WhatIfEstimate) -> str:
     """Return what errors are measured against, and what is left out."""
     request, parts = estimate.request, []
-    types = request.document.model.tensors.columns.types
+    types = request.model.tensors.columns.types
     if request.source is not None and estimate.against_source:
         parts.append(
             f"The original, {request.source.title}, is rounded. The first line has the "
@@ -89,9 +89,9 @@ def offer_text(estimate: WhatIfEstimate, count: int) -> str:
     return f"Measure {counted(count, 'recipe' if estimate.request.by_recipe else 'type')}"
 
 
-def known_text(lines: Sequence[Line]) -> str:
+def known_text(lines: Sequence[Trial]) -> str:
     """Return what is known of types or recipes, once all that can be is measured."""
-    noun = "recipe" if any(line.by_recipe for line in lines) else "type"
+    noun = "recipe" if any(line.recipe for line in lines) else "type"
     fit = sum(line.size.problem is None for line in lines)
     if fit == 1:
         return f"This {noun} is measured."
@@ -110,7 +110,7 @@ def planned_text(estimate: WhatIfEstimate) -> str:
     return f"{text}, on {devices}." if devices else f"{text}, without a GPU."
 
 
-def line_text(line: Line) -> str:
+def line_text(line: Trial) -> str:
     parts = [line.title]
     if line.size.problem is None:
         bits = bits_text(line.size.bits_per_weight)
@@ -164,7 +164,7 @@ class WhatIfPanel(PicturePanel):
         lower.setChildrenCollapsible(False)
         self.table.show()
         self.model.setParent(self)
-        self.lines: Sequence[Line] = ()
+        self.lines: Sequence[Trial] = ()
         self.by_recipe = False
         self._planned = ""
         self.splitter.setOrientation(Qt.Orientation.Vertical)
@@ -189,7 +189,7 @@ class WhatIfPanel(PicturePanel):
         if self.roles.table.update(ROLES, roles):
             self.roles.show_columns(QByteArray())
 
-    def show_lines(self, lines: Sequence[Line], *, weighted: bool = False) -> None:
+    def show_lines(self, lines: Sequence[Trial], *, weighted: bool = False) -> None:
         """Show other lines, or more of the same."""
         before, self.lines = self.lines, tuple(lines)
         table = what_if_table(by_recipe=self.by_recipe, planned=self._planned, weighted=weighted)
@@ -210,7 +210,7 @@ class WhatIfPanel(PicturePanel):
         if type_name in types:
             self.table.select_row(types.index(type_name))
 
-    def _replace(self, table: Table[Line]) -> None:
+    def _replace(self, table: Table[Trial]) -> None:
         """Show other types; columns, sorting and the mark stay as they were."""
         marked = self.selected_type
         kept = self.table.columns_state() if self.model.columns else QByteArray()
@@ -228,13 +228,13 @@ class WhatIfPanel(PicturePanel):
         self.show_text(line_text(line))
         self.marked.emit(line)
 
-    def _read_out(self, line: Line | None) -> None:
+    def _read_out(self, line: Trial | None) -> None:
         if line is None:  # the mouse stands on no point
             line = next((one for one in self.lines if one.type_name == self.selected_type), None)
         self.show_text("" if line is None else line_text(line))
 
 
-def _extent(lines: Sequence[Line]) -> object:
+def _extent(lines: Sequence[Trial]) -> object:
     """Return what the widths of the columns follow from, while the lines are the same."""
     return [(line.errors is not None, len(short_note(line))) for line in lines]
 
@@ -252,6 +252,21 @@ class _Estimated:
     errors: dict[str, TypeErrors]
     missing_types: int
     cost: int
+
+
+_MOST_WORKERS: Final = 8  # each holds about 6 MiB
+
+
+def _measured(estimate: WhatIfEstimate, cache: WhatIfCache, job: Job) -> WhatIfState:
+    """Measure what an estimate does not know; raise why the only tensor cannot be read."""
+    found = measure(
+        *(estimate, cache, min(_MOST_WORKERS, all_cores())),
+        check=job.check,
+        progress=lambda _done, state: job.publish(state),
+    )
+    if len(estimate.sets) == 1 and found.failures:
+        raise found.failures[0][1]
+    return found
 
 
 class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
@@ -335,7 +350,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
             self._adding.cancel()
             self.panel.show_roles(())
             return
-        cache = self._cache(estimate.request.document)
+        cache = self._cache()
         self._adding.run(
             "Adding up errors by role",
             lambda _job: estimate.roles(name, cache),
@@ -374,7 +389,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         if self._measuring and self._wanted is not None:
             inputs = self._wanted.inputs  # other plans are no reason to measure again
         by_recipe = self.controls.by_recipe
-        return WhatIfRequest(document, rows, types, by_recipe, source, matrix, inputs)
+        return WhatIfRequest(document.model, rows, types, by_recipe, source, matrix, inputs)
 
     @property
     def _waiting(self) -> bool:
@@ -400,11 +415,12 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         return Refusal(f"No {noun} is chosen", sentence, button, choose)
 
     def _estimate_request(self, wanted: WhatIfRequest) -> Request[_Estimated | WhatIfState]:
-        cache = self._cache(wanted.document)
+        cache = self._cache()
 
         def read(job: Job) -> _Estimated:
             machine = self._machine or detect()
-            estimate = estimate_of(wanted, machine, job.check)
+            usual = PlanInputs(devices=machine.devices, host=machine.host)
+            estimate = estimate_of(wanted, usual, job.check)
             estimate.recall(cache)
             errors = estimate.known(cache)
             asked = [name for name in wanted.types if name in estimate.tasks]
@@ -422,13 +438,12 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
 
     def _measure_request(self, estimate: WhatIfEstimate) -> Request[_Estimated | WhatIfState]:
         self._measuring = True
-        cache = self._cache(estimate.request.document)
         return Request(
             key=("errors", estimate.request),
             title="Trying other types",
             heading="",
             failure="Other types cannot be tried",
-            work=partial(measure, estimate, cache),
+            work=partial(_measured, estimate, self._cache()),
         )
 
     # Life
@@ -503,11 +518,13 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         if self.estimate is not None:
             self.panel.by_recipe = self.estimate.request.by_recipe
             weighted = self.estimate.request.matrix is not None
-            lines = lines_of(self.estimate, errors)
+            lines = trials_of(self.estimate, errors)
             self.panel.show_lines(lines, weighted=weighted)
             request = self.estimate.request
             if request.by_recipe and request.rows is None and self.estimate.against_source:
                 self._references.note_recipes([one for one in lines[1:] if one.complete])
 
-    def _cache(self, document: Document) -> WhatIfCache:
-        return self._caches.setdefault(document, WhatIfCache())
+    def _cache(self) -> WhatIfCache:
+        """Return the results of the model that is shown."""
+        assert self._document is not None
+        return self._caches.setdefault(self._document, WhatIfCache())

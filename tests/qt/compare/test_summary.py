@@ -16,7 +16,7 @@ from explorer.analysis.errors.metrics import RunningErrors
 from explorer.analysis.what_if import SizeAfter, TypeErrors
 from explorer.planner.logs.perplexity import Quality
 from explorer.present.differences import DISTANCE, LOSS, NOT_READ
-from explorer.present.tables.what_if import Line
+from explorer.present.tables.what_if import Trial
 from explorer.qt.compare.summary import CompareView
 from explorer.qt.document import Document
 from explorer.qt.references import References, Rounding
@@ -172,7 +172,7 @@ def test_recipes_that_were_measured_stand_in_the_chart(
     page.choose(documents[0])
     page.measure()
     size = SizeAfter(100, 50, 60, 70)
-    recipe = Line("Q4_K_M", "Q4_K_M", size, size, given={"relative_rmse": 0.5}, by_recipe=True)
+    recipe = Trial("Q4_K_M", "Q4_K_M", size, size, given={"relative_rmse": 0.5})
     page.references.note_recipes([recipe])
     page.view.hide()
     page.view.show()
@@ -248,7 +248,7 @@ def test_only_what_has_the_measure_is_drawn(page: Page, documents: list[Document
     page.settle()
     errors = TypeErrors(replace(RunningErrors().metrics(), relative_rmse=0.5), None, 4, 4)
     size = SizeAfter(100, 50, 60, 70)
-    recipe = Line("Q4_K_M", "Q4_K_M", size, size, errors=errors)
+    recipe = Trial("Q4_K_M", "Q4_K_M", size, size, errors=errors)
     page.references.note_recipes([recipe])
     view = page.view
     for measure, marks in ((Measure.RELATIVE_RMSE, "AB "), (Measure.PERPLEXITY, "AB")):

@@ -13,8 +13,9 @@ from pytestqt.qtbot import QtBot
 
 from explorer.analysis import compare_tensors, tensor_statistics
 from explorer.analysis.errors import pairs
+from explorer.formats.attachments import OpenMatrix
 from explorer.qt.document import Document
-from explorer.qt.references import ImportanceMatrix, Rounding
+from explorer.qt.references import Rounding
 from explorer.qt.survey.session import SurveyState
 from tests.analysis.test_importance import legacy
 from tests.helpers.model_pairs import arrays_of, write_gguf
@@ -258,7 +259,7 @@ def test_errors_are_weighted_by_a_matrix_without_reading_again(
     name, importance = "blk.1.ffn_up.weight", np.linspace(0, 8, 256, dtype=np.float32)
     path = tmp_path / "imatrix.dat"
     path.write_bytes(legacy((name, 2, importance)))
-    both.references.choose_matrix(ImportanceMatrix.load(path))
+    both.references.choose_matrix(OpenMatrix.load(path))
     both.settle()
     session = both.view.session
     assert session.missing == 0
@@ -285,7 +286,7 @@ def test_a_matrix_of_another_model_hides_no_figure(both: SurveyPanel, tmp_path: 
     reference, _ = both.references.documents
     path = tmp_path / "imatrix.dat"
     path.write_bytes(legacy(("blk.1.ffn_up.weight", 2, np.ones(7, np.float32))))
-    both.references.choose_matrix(ImportanceMatrix.load(path))
+    both.references.choose_matrix(OpenMatrix.load(path))
     both.choose(reference)
     both.survey()
     session = both.view.session

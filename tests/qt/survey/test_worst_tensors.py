@@ -14,9 +14,10 @@ from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
 from explorer.analysis import compare_tensors
+from explorer.formats.attachments import OpenMatrix
 from explorer.present.explanations import ABOUT_ERRORS
 from explorer.qt.document import Document
-from explorer.qt.references import ImportanceMatrix, Rounding
+from explorer.qt.references import Rounding
 from explorer.qt.survey.worst_tensors import WorstTensorsPage
 from explorer.qt.widgets.table_model import ItemRole
 from tests.analysis.test_importance import legacy
@@ -278,7 +279,7 @@ def test_errors_of_two_models_stand_beside_each_other(
     assert panel.ranked("type_a")[0] == "Q4_0"
     path = tmp_path / "imatrix.dat"
     path.write_bytes(legacy((names[1], 2, np.ones(64, np.float32))))
-    panel.references.choose_matrix(ImportanceMatrix.load(path))
+    panel.references.choose_matrix(OpenMatrix.load(path))
     panel.survey()
     assert "weighted_relative_rmse_b" in [column.name for column in page(panel).model.columns]
     assert page(panel).table.horizontalScrollBar().maximum() == 0

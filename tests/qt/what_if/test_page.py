@@ -16,22 +16,25 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from explorer.analysis import compare_tensors, requantize, surveys
+from explorer.analysis.errors.metrics import RunningErrors
 from explorer.analysis.errors.pairs import PairErrors, WeightsPair
 from explorer.analysis.importance import importance_of
+from explorer.analysis.rounding import rounding_types
+from explorer.analysis.what_if import SizeAfter, TypeErrors
 from explorer.formats.model import Model
 from explorer.planner import Device, Host, Settings
 from explorer.planner.inputs import PlanInputs
-from explorer.present.tables.what_if import Line, note_text, what_if_table
+from explorer.present.tables.what_if import Trial, note_text, what_if_table
 from explorer.qt.compare.bar import MatrixChoice
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.main_window import MainWindow
 from explorer.qt.references import References
 from explorer.qt.what_if.chart import Measure
-from explorer.qt.what_if.controls import Scope
+from explorer.qt.what_if.controls import USUAL_TYPES, Scope, type_groups
 from explorer.qt.what_if.page import WhatIfPage
 from explorer.qt.widgets.figures import Figure
-from explorer.qt.widgets.table_model import ItemRole
+from explorer.qt.widgets.table_model import ItemRole, TableModel
 from tests.helpers.gguf_writer import GgufFile, TensorSpec
 from tests.helpers.model_pairs import write_gguf
 from tests.helpers.reading import AT_ONCE, Reading
@@ -54,6 +57,31 @@ UP, NEXT, DOWN, NORM = (
 QUICK = ("Q4_0", "Q5_0", "Q8_0", "Q4_K")
 GIB = 1 << 30
 TABLE = what_if_table()
+
+
+def test_every_type_is_offered_once_and_the_usual_ones_are_quick() -> None:
+    offered = [name for _, names in type_groups() for name in names]
+    assert sorted(offered) == sorted(rounding_types())
+    assert set(USUAL_TYPES) <= set(offered)
+    assert all(title for title, _ in type_groups())
+    (missing,) = (title for title, names in type_groups() if not names)
+    assert missing == "Not IQ2_KS, IQ4_KSS, IQ2_KL, …"
+
+
+def test_the_table_is_sorted_again_when_more_is_known(qapp: QApplication) -> None:
+    size, figures = SizeAfter(100, 50, 500, 600), RunningErrors().metrics()
+    trials = [Trial(name, name, size, size) for name in ("Q4_0", "Q8_0")]
+    table, model = what_if_table(), TableModel()
+    model.set_content(table, trials)
+    names = [column.name for column in model.columns]
+    model.sort(names.index("relative_rmse"))
+    known = [
+        replace(one, errors=TypeErrors(replace(figures, relative_rmse=error), None, 100, 100))
+        for one, error in zip(trials, (0.2, 0.01), strict=True)
+    ]
+    model.renew(table, known)
+    assert model.index(0, 0).data() == "Q8_0"
+    assert model.index(0, names.index("relative_rmse")).data() == "1.000 %"
 
 
 def _arrays() -> dict[str, np.ndarray]:
@@ -93,7 +121,7 @@ class Page:
         settle(self.qtbot, self.runner)
 
     @property
-    def lines(self) -> dict[str, Line]:
+    def lines(self) -> dict[str, Trial]:
         return {line.type_name: line for line in self.page.panel.lines}
 
     @property

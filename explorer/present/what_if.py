@@ -1,4 +1,4 @@
-"""A what-if: first an estimate that follows from headers, then errors measured in a worker.
+"""A what-if: first an estimate that follows from headers, then errors that are measured.
 
 Sizes and memory plans follow from the header at once. Errors take a walk over all weights for each
 type; what one walk finds is cached, so that coming back to a type, or from one tensor to all of its
@@ -8,7 +8,7 @@ role, does nothing twice.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -18,6 +18,7 @@ from explorer.analysis.errors.pairs import PairErrors
 from explorer.analysis.importance import importance_for
 from explorer.analysis.matching.pairing import Matching
 from explorer.analysis.recipes.fits import (
+    RecipeTypes,
     RoleErrors,
     errors_by_role,
     recipe_size,
@@ -25,16 +26,14 @@ from explorer.analysis.recipes.fits import (
     types_by_recipes,
 )
 from explorer.analysis.what_if import PRESENT, SizeAfter, TypeErrors, pareto_front
-from explorer.errors import ExplorerError
+from explorer.errors import ExplorerError, drop_frames
 from explorer.formats import Model, Tensor
+from explorer.formats.attachments import OpenMatrix
+from explorer.formats.facts import describe
 from explorer.formats.weights import Values
-from explorer.hardware.detect import Machine
-from explorer.parallel import LruCache
+from explorer.parallel import Check, LruCache, never
 from explorer.planner.inputs import PlanInputs, PlannedMemory, completed, memory_plans
-from explorer.present.tables.what_if import Line
-from explorer.qt.document import Document
-from explorer.qt.jobs import Job, all_cores, drop_frames
-from explorer.qt.references import ImportanceMatrix
+from explorer.present.tables.what_if import Trial
 from explorer.text import plain_text
 
 _MOST_SETS: Final = 1 << 14
@@ -77,6 +76,7 @@ class WhatIfRequest:
     """Tensors, and the types to try.
 
     Attributes:
+        model: The model.
         rows: Tensors that would get another type, by row; None for all matrices of the model.
         types: The types to try, or the recipes.
         by_recipe: Whether `types` are recipes, which give each tensor a type of its own.
@@ -85,12 +85,12 @@ class WhatIfRequest:
         inputs: What to plan for; None for something usual.
     """
 
-    document: Document
+    model: Model
     rows: tuple[int, ...] | None
     types: tuple[str, ...]
     by_recipe: bool = False
     source: SourceModel | None = None
-    matrix: ImportanceMatrix | None = None
+    matrix: OpenMatrix | None = None
     inputs: PlanInputs | None = None
 
     def key(self, task: what_if.Task) -> Hashable:
@@ -109,12 +109,12 @@ class WhatIfRequest:
     def kept(self) -> what_if.TaskErrors:
         """What all pages, and earlier starts, have measured."""
         original = None if self.source is None else self.source.model
-        return what_if.TaskErrors(self.document.model, original, self._importance)
+        return what_if.TaskErrors(self.model, original, self._importance)
 
     def _importance(self, tensors: what_if.TensorSet) -> Values | None:
         if self.matrix is None:
             return None
-        called = self.document.model.tensors.columns.names[tensors.rows[0]]
+        called = self.model.tensors.columns.names[tensors.rows[0]]
         return importance_for(self.matrix.model, called, tensors.original)
 
 
@@ -128,6 +128,8 @@ class WhatIfEstimate:
         alone: Tensors that the source model does not have; they stay as they are.
         present: How large the tensors are.
         present_type: The type that they have; "" if there are several.
+        title: What they are called as they are: the file's type, that of all, or "several types".
+        recipes: The types of each tensor, of recipes by their names.
         sizes: How large they would be, by type.
         plans: The memory plan, by type and for `PRESENT`; empty without plans.
         planned: What was planned for.
@@ -142,6 +144,8 @@ class WhatIfEstimate:
     alone: int
     present: what_if.SizeAfter
     present_type: str
+    title: str
+    recipes: Mapping[str, RecipeTypes]
     sizes: Mapping[str, what_if.SizeAfter]
     plans: Mapping[str, PlannedMemory]
     planned: PlanInputs
@@ -206,27 +210,25 @@ class WhatIfEstimate:
         def known(task: what_if.Task) -> PairErrors | None:
             return cache.sets.find(self.request.key(task), PairErrors)
 
-        return errors_by_role(self.request.document.model, self.tasks.get(type_name, ()), known)
+        return errors_by_role(self.request.model, self.tasks.get(type_name, ()), known)
 
     def total(self, type_name: str, cache: WhatIfCache) -> what_if.TypeErrors | None:
         """Return the error in a type, if it was measured to the end."""
         return cache.totals.find(self.request.total_key(type_name), what_if.TypeErrors)
 
 
-def estimate_of(
-    request: WhatIfRequest, machine: Machine, check: Callable[[], None]
-) -> WhatIfEstimate:
-    """Return what follows from headers; in a worker.
+def estimate_of(request: WhatIfRequest, usual: PlanInputs, check: Check = never) -> WhatIfEstimate:
+    """Return what follows from headers; for a worker.
 
     Args:
         request: What to try.
-        machine: What to plan for, unless the request says.
+        usual: What to plan for, unless the request says.
         check: Called for each type; raises to stop.
 
     Raises:
-        ExplorerError: The model's header is damaged.
+        ExplorerError: The model's header is damaged, or its projector cannot be planned.
     """
-    model = request.document.model
+    model = request.model
     rows = tuple(what_if.matrix_rows(model)) if request.rows is None else request.rows
     sets: list[what_if.TensorSet] = []
     if request.source is not None:
@@ -239,29 +241,33 @@ def estimate_of(
     present = what_if.present_size(model, looked_at | held)
     sizes: dict[str, what_if.SizeAfter] = {}
     tasks: dict[str, Sequence[what_if.Task]] = {}
+    recipes: dict[str, RecipeTypes] = {}
     names = None if request.matrix is None else known
-    if request.by_recipe:
-        for recipe in types_by_recipes(model, request.types, names):
-            check()
-            sizes[recipe.recipe] = recipe_size(model, present, sets, recipe)
-            tasks[recipe.recipe] = recipe_tasks(sets, recipe)
+    for recipe in types_by_recipes(model, request.types, names) if request.by_recipe else ():
+        check()
+        recipes[recipe.recipe] = recipe
+        sizes[recipe.recipe] = recipe_size(model, present, sets, recipe)
+        tasks[recipe.recipe] = recipe_tasks(sets, recipe)
     for name in () if request.by_recipe else request.types:
         check()
         sizes[name] = what_if.size_after(model, present, sets, name)
         tasks[name] = what_if.tasks_of(sets, name)
-    usual = PlanInputs(devices=machine.devices, host=machine.host)
     inputs = completed(request.inputs or usual, model)
     types = {name: size.types for name, size in sizes.items() if size.problem is None}
     plans, plan_problem = memory_plans(model, inputs, {what_if.PRESENT: {}, **types}, check)
     first = {what_if.PRESENT: what_if.tasks_of(sets, what_if.PRESENT)} if against else {}
     kinds = {model.tensors.columns.types[row].name for row in held}
+    present_type = kinds.pop() if len(kinds) == 1 else ""
+    file_type = describe(model).file_type if request.rows is None else None
     return WhatIfEstimate(
         request=request,
         sets=sets,
         against_source=against,
         alone=len(set(rows) - held),
         present=present,
-        present_type=kinds.pop() if len(kinds) == 1 else "",
+        present_type=present_type,
+        title=plain_text(file_type or present_type or "several types"),
+        recipes=recipes,
         sizes=sizes,
         plans=plans,
         planned=inputs,
@@ -272,9 +278,6 @@ def estimate_of(
 
 
 # Errors: each tensor is read once for all types.
-
-
-_MOST_WORKERS: Final = 8  # each holds about 6 MiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,17 +295,32 @@ class WhatIfState:
     failures: Sequence[tuple[str, ExplorerError]] = ()
 
 
-def measure(estimate: WhatIfEstimate, cache: WhatIfCache, job: Job) -> WhatIfState:
-    """Measure what an estimate does not know; in a worker.
+def measure(
+    estimate: WhatIfEstimate,
+    cache: WhatIfCache,
+    workers: int = 1,
+    *,
+    check: Check = never,
+    progress: Callable[[int, Callable[[], WhatIfState]], object] = lambda _done, _state: None,
+) -> WhatIfState:
+    """Measure what an estimate does not know; for a worker.
+
+    Args:
+        estimate: What is to be measured.
+        cache: What is known, and what is found.
+        workers: Threads. The results are the same to the bit for any number.
+        check: Called before every run of weights; raises to stop.
+        progress: Called with the number of weights done, and with what tells all that is known.
 
     Raises:
-        ExplorerError: The only tensor cannot be read.
+        ExplorerError: The importance matrix does not fit the model. Weights that cannot be read
+            are left out.
     """
     request = estimate.request
     missing = estimate.missing(cache)
     whole, totals = estimate.whole(cache), estimate.totals(cache)
     weights = sum(task.tensor_set.parameters for task in missing)
-    names = request.document.model.tensors.columns.names
+    names = request.model.tensors.columns.names
     failures: dict[str, ExplorerError] = {}
 
     def state(done: int) -> WhatIfState:
@@ -310,18 +328,13 @@ def measure(estimate: WhatIfEstimate, cache: WhatIfCache, job: Job) -> WhatIfSta
         return WhatIfState(errors, done, weights, tuple(failures.items()))
 
     for task, row in request.kept.measure(
-        missing,
-        min(_MOST_WORKERS, all_cores()),
-        check=job.check,
-        progress=lambda done: job.publish(partial(state, done)),
+        missing, workers, check=check, progress=lambda done: progress(done, partial(state, done))
     ):
         totals.add(task, row.errors)
         if row.errors is not None:
             cache.sets.put(request.key(task), row.errors)
         elif row.error is not None:
-            drop_frames(row.error)
-            if len(estimate.sets) == 1:
-                raise row.error
+            drop_frames(row.error)  # they hold the model
             failures[names[task.tensor_set.rows[0]]] = row.error
     found = state(weights)
     for name, errors in found.errors.items() if not failures else ():
@@ -329,36 +342,38 @@ def measure(estimate: WhatIfEstimate, cache: WhatIfCache, job: Job) -> WhatIfSta
     return found
 
 
-# The lines of the table.
+# The rows of the tables
 
 
-def lines_of(estimate: WhatIfEstimate, errors: Mapping[str, TypeErrors]) -> list[Line]:
-    """Return a line for the tensors as they are, and one for each type that was asked for."""
-    plan_now = estimate.plans.get(PRESENT)
-    now = estimate.present
+def trials_of(estimate: WhatIfEstimate, errors: Mapping[str, TypeErrors]) -> list[Trial]:
+    """Return the tensors as they are, and one trial for each type that was asked for."""
+    plan_now, now = estimate.plans.get(PRESENT), estimate.present
+    names = estimate.request.model.tensors.columns.names
 
-    def line(name: str, title: str, size: SizeAfter) -> Line:
-        plan = estimate.plans.get(name)
-        measurable = name != PRESENT or estimate.against_source
-        more = errors.get(name), measurable
-        by_recipe = estimate.request.by_recipe and name != PRESENT
-        line = Line(name, title, size, now, plan, plan_now, *more, by_recipe=by_recipe)
-        return replace(line, present_type=estimate.present_type)
+    def trial(name: str, title: str, size: SizeAfter) -> Trial:
+        return Trial(
+            *(name, title, size, now, estimate.plans.get(name), plan_now, errors.get(name)),
+            measurable=name != PRESENT or estimate.against_source,
+            recipe=estimate.recipes.get(name),
+            names=names,
+            present_type=estimate.present_type,
+        )
 
-    title = estimate.present_type or "several types"
-    facts = estimate.request.document.facts
-    if estimate.request.rows is None and facts.file_type:
-        title = facts.file_type
-    present = line(PRESENT, f"{plain_text(title)} (as it is)", now)
-    lines = [present, *(line(name, name, size) for name, size in estimate.sizes.items())]
-    points = [(one.size.bits_per_weight, _least_error(one)) for one in lines]
-    front = pareto_front(points)
-    return [replace(one, front=on and one.complete) for one, on in zip(lines, front, strict=True)]
+    present = trial(PRESENT, f"{estimate.title} (as it is)", now)
+    others = (trial(name, name, size) for name, size in estimate.sizes.items())
+    return with_front([present, *others])
 
 
-def _least_error(line: Line) -> float:
+def with_front(trials: Iterable[Trial]) -> list[Trial]:
+    """Mark the trials that no other of these beats in size and error."""
+    found = list(trials)
+    front = pareto_front([(one.size.bits_per_weight, _least_error(one)) for one in found])
+    return [replace(one, front=on and one.complete) for one, on in zip(found, front, strict=True)]
+
+
+def _least_error(trial: Trial) -> float:
     """Return the error, or -inf while it is measured: whatever it is, what is smaller may stay."""
-    if line.errors is not None and not line.errors.complete:
+    if trial.errors is not None and not trial.errors.complete:
         return -math.inf
-    error = line.figure("relative_rmse")
+    error = trial.figure("relative_rmse")
     return math.nan if error is None else error
