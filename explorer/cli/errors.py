@@ -66,22 +66,13 @@ _TOTAL: Final = ("rmse", "relative_rmse", "sqnr_db")
     metavar="NAME",
     help="Compare only this tensor, named as in either model. May be given several times.",
 )
-@click.option(
-    "matrix_path",
-    "--imatrix",
-    type=click.Path(),
-    metavar="FILE",
-    help="Importance matrix of llama.cpp: errors are weighted by it, too.",
-)
-@click.option(
-    "original",
+@options.path_option("--imatrix", "Importance matrix of llama.cpp: errors are weighted by it, too.")
+@options.path_option(
     "--original",
-    type=click.Path(),
-    metavar="PATH",
-    help="Compare both models, or all of a folder, with this one, which they were made of.",
+    "Compare both models, or all of a folder, with this one, which they were made of.",
+    "PATH",
 )
-@options.csv_option
-@options.parquet_option
+@options.table_files
 @options.workers_option
 @options.root_option
 @options.fetch_option
@@ -92,10 +83,9 @@ def compare_command(  # noqa: PLR0913 - one for each argument and option
     candidate: str | None,
     *,
     names: tuple[str, ...],
-    matrix_path: str | None,
+    imatrix: str | None,
     original: str | None,
-    csv_path: Path | None,
-    parquet_path: Path | None,
+    files: output.TableFiles,
     workers: int,
     root: str | None,
     fetch: bool,
@@ -128,17 +118,16 @@ def compare_command(  # noqa: PLR0913 - one for each argument and option
       gguf-explorer compare ~/models/gemma --original model-bf16.gguf --csv errors.csv
       gguf-explorer compare a.gguf b.gguf --json | jq '.tensors | max_by(.relative_rmse)'
     """
-    files = output.TableFiles(csv_path, parquet_path)
     if candidate is None:
         if original is None or names:
             raise click.UsageError("name two models, or a folder and --original, without --tensor")
         how = {"fetch": fetch, "as_json": as_json}
-        return compare_folder(reference, original, matrix_path, files, workers, **how)
+        return compare_folder(reference, original, imatrix, files, workers, **how)
     given = tuple(one for one in (reference, candidate, original) if one is not None)
-    asked = _Asked(given, list(_paths(given, root)), names, matrix_path, files, workers, fetch)
+    asked = _Asked(given, list(_paths(given, root)), names, imatrix, files, workers, fetch)
     if original is not None:
         return _compare_both(asked, as_json=as_json)
-    described = compared_table(weighted=matrix_path is not None)
+    described = compared_table(weighted=imatrix is not None)
     with ExitStack() as stack:
         one, (two,), (matching,), (comparison,) = _opened(stack, asked, asked.paths)
         shown = as_json or not output.on_terminal()
@@ -154,9 +143,9 @@ def compare_command(  # noqa: PLR0913 - one for each argument and option
         first = errors.Side.of("the reference", one)
         headline = errors.headline(first, errors.Side.summed("The candidate", two, sums))
     files.save(described.names, map(described.flat, found))
-    more = [] if matrix_path is None else WEIGHTED.names
+    more = [] if imatrix is None else WEIGHTED.names
     if as_json:
-        document = errors.document((reference, candidate), found, matching, total, matrix_path)
+        document = errors.document((reference, candidate), found, matching, total, imatrix)
         output.write_json(
             document | {"headline": headline, "sums": summaries_record(sums, Source.ERRORS, *more)}
         )
@@ -179,7 +168,7 @@ class _Asked(NamedTuple):
     given: tuple[str, ...]
     paths: Sequence[Path]
     names: tuple[str, ...]
-    matrix_path: str | None
+    imatrix: str | None
     files: output.TableFiles
     workers: int
     fetch: bool
@@ -192,7 +181,7 @@ def _opened(
     reference, *candidates = (stack.enter_context(open_model(path)) for path in paths)
     asked.files.check()
     options.agree_to_fetch((reference, *candidates), asked.fetch or bool(asked.names))
-    matrix = options.open_given(stack, asked.matrix_path, open_matrix)
+    matrix = options.open_given(stack, asked.imatrix, open_matrix)
     matchings = [match_models(reference, model) for model in candidates]
     both = [(reference, model) for model in candidates]
     comparisons = [
@@ -206,7 +195,7 @@ def _opened(
 
 def _compare_both(asked: _Asked, *, as_json: bool) -> int:
     """Compare two models with their original."""
-    given, paths, names, matrix_path, files, workers, _ = asked
+    given, paths, names, imatrix, files, workers, _ = asked
     with ExitStack() as stack:
         _, both, matchings, comparisons = _opened(stack, asked, (paths[-1], *paths[:-1]))
         total = sum(comparison.parameters for comparison in comparisons)
@@ -217,11 +206,11 @@ def _compare_both(asked: _Asked, *, as_json: bool) -> int:
         headline = errors.headline(*(errors.Side.summed(*side) for side in pair))
     rows = side_rows(*found)
     files.save(SIDES.names, map(SIDES.flat, rows))
-    more = [] if matrix_path is None else WEIGHTED.names
+    more = [] if imatrix is None else WEIGHTED.names
     totals = list(map(total_of, found))
     if as_json:
         output.write_json(
-            errors.document_of_both(given, rows, matchings, totals, matrix_path)
+            errors.document_of_both(given, rows, matchings, totals, imatrix)
             | {
                 "headline": headline,
                 "sums": {
@@ -334,20 +323,15 @@ def _named(title: str, names: Sequence[str]) -> Iterator[str]:
 @click.argument("one", metavar="A", type=click.Path())
 @click.argument("other", metavar="B", type=click.Path())
 @click.option("measured", "--errors", is_flag=True, help="Read all weights and compare them, too.")
-@click.option(
-    "original",
-    "--original",
-    type=click.Path(),
-    metavar="PATH",
-    help="Compare the weights of both with this model, which they were made of.",
+@options.path_option(
+    "--original", "Compare the weights of both with this model, which they were made of.", "PATH"
 )
-@click.option(
-    "quality",
+@options.path_option(
     "--measured",
+    "Perplexity or KL divergence of either: output of llama-perplexity, or a CSV.",
+    name="quality",
     multiple=True,
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Perplexity or KL divergence of either: output of llama-perplexity, or a CSV.",
+    kind=options.PATH,
 )
 @click.option(
     "context",
@@ -472,15 +456,11 @@ def _checked_types(
         "Hugging Face models (w4a16/128, nf4/double, fp8/128x128); or all."
     ),
 )
-@click.option(
-    "matrix_path",
+@options.path_option(
     "--imatrix",
-    type=click.Path(),
-    metavar="FILE",
-    help="Importance matrix of llama.cpp, in GGUF, that steers the search. Some types need one.",
+    "Importance matrix of llama.cpp, in GGUF, that steers the search. Some types need one.",
 )
-@options.csv_option
-@options.parquet_option
+@options.table_files
 @options.workers_option
 @options.root_option
 @options.json_option
@@ -489,9 +469,8 @@ def requantize_command(  # noqa: PLR0913 - one for each argument and option
     name: str,
     *,
     types: list[str],
-    matrix_path: str | None,
-    csv_path: Path | None,
-    parquet_path: Path | None,
+    imatrix: str | None,
+    files: output.TableFiles,
     workers: int,
     root: str | None,
     as_json: bool,
@@ -511,11 +490,10 @@ def requantize_command(  # noqa: PLR0913 - one for each argument and option
       gguf-explorer requantize Llama-3-8B/ lm_head.weight --to all --json
     """
     with open_model(options.model_path(path, root)) as model:
-        files = output.TableFiles(csv_path, parquet_path)
         files.check()
         tensor = options.find_tensor(model, name)
         notes = [*options.notes_on(model, tensor), *errors.rounding_notes(types)]
-        importance = None if matrix_path is None else _importance(matrix_path, tensor)
+        importance = None if imatrix is None else _importance(imatrix, tensor)
         with output.Progress(len(types) * tensor.parameters) as line:
             count = line.counter(tensor.name)
             found = list(requantize(tensor, types, importance, workers, progress=count))

@@ -89,17 +89,12 @@ def _fields(found: object, *names: str) -> dict[str, Any]:
 @click.option("--tensors", is_flag=True, help="List every tensor.")
 @click.option("--metadata", is_flag=True, help="List every key with its value.")
 @click.option(
-    "measure",
     "--measure",
     is_flag=True,
     help="Read the numbers of an adapter or an importance matrix: norms, columns that matter.",
 )
-@click.option(
-    "base",
-    "--base",
-    type=click.Path(),
-    metavar="PATH",
-    help="The model that an adapter changes: shows the norms of its tensors, too.",
+@options.path_option(
+    "--base", "The model that an adapter changes: shows the norms of its tensors, too.", "PATH"
 )
 @click.option(
     "recipe", "--recipe", is_flag=True, help="Compare the types by role with llama.cpp's recipes."

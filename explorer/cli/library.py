@@ -16,7 +16,6 @@ from explorer.errors import FormatError, SourceError
 from explorer.formats import Problem, Severity, open_model
 from explorer.formats.ollama.manifest import is_manifest_path
 from explorer.parallel import Check, never
-from explorer.planner.devices import parse_context, parse_memory
 from explorer.planner.settings import CACHE_TYPES
 from explorer.present.problems import problems_of
 from explorer.present.stores import reclaimable, reclaimable_text, removal_of_files
@@ -81,17 +80,9 @@ def _place(text: str) -> Place:
 @click.option("--blobs", is_flag=True, help="Also list each file with the models that use it.")
 @click.option("fits", "--fits", is_flag=True, help="Also say which models fit this machine.")
 @machine.gpu_option("With --fits: a GPU as in plan. Once for each. Default: this machine's.")
-@click.option(
-    "--memory",
-    metavar="SIZE",
-    type=options.parsed_by(parse_memory),
-    help="With --fits: free main memory.",
-)
-@click.option(
-    "--context",
-    metavar="N",
-    type=options.parsed_by(parse_context),
-    help="With --fits: tokens that every model is planned with. Default: as its program starts it.",
+@machine.memory_option("With --fits: free main memory.")
+@machine.context_option(
+    "With --fits: tokens that every model is planned with. Default: as its program starts it."
 )
 @click.option(
     "--kv-cache-type", type=click.Choice(CACHE_TYPES), help="With --fits: type of the KV cache."

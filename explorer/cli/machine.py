@@ -12,7 +12,7 @@ import click
 
 from explorer.cli import options
 from explorer.planner import Device, Host
-from explorer.planner.devices import LookUp, parse_gpu
+from explorer.planner.devices import LookUp, parse_context, parse_gpu, parse_memory
 
 _SIZED: Final = re.compile(r"(?:^|,)\s*(?:free|total)\s*=")
 _UNIT: Final = re.compile(r"[0-9.]+\s*(?:[kmgtpe]i?b?|b|bytes)", re.IGNORECASE)
@@ -33,6 +33,24 @@ def gpu_option(text: str) -> Callable[[options.Command], options.Command]:
     """Return the option of the GPUs that memory is planned for; `text` is its help."""
     return click.option(
         "gpus", "--gpu", multiple=True, metavar="SPEC", callback=_named_gpus, help=text
+    )
+
+
+def memory_option(text: str) -> Callable[[options.Command], options.Command]:
+    """Return the option of free main memory; `text` is its help."""
+    return click.option("--memory", metavar="SIZE", type=options.parsed_by(parse_memory), help=text)
+
+
+def context_option(
+    text: str, name: str = "context", *, multiple: bool = False
+) -> Callable[[options.Command], options.Command]:
+    """Return the option of the tokens that memory is planned for; `text` is its help."""
+    return click.option(
+        *(name, "--context"),
+        metavar="N",
+        type=options.parsed_by(parse_context),
+        multiple=multiple,
+        help=text,
     )
 
 

@@ -7,11 +7,13 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from difflib import get_close_matches
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from explorer.cli.output import TableFiles
 from explorer.errors import ExplorerError
 from explorer.sources.remote import is_address, parse_address
 from explorer.sources.remote.addresses import offline
@@ -59,6 +61,10 @@ def _switch_off(context: click.Context, _parameter: click.Parameter, value: bool
 
 _MUCH: Final = 64 << 20  # bytes that are fetched without a question
 
+_PATH_OR_NAME: Final = click.Path()
+PATH: Final = click.Path(path_type=Path)
+"""A path of this machine, as a `Path`; no name of a model, and no address."""
+
 offline_option = click.option(
     "--offline",
     is_flag=True,
@@ -105,20 +111,44 @@ workers_option = click.option(
     metavar="N",
     help="Threads that decode.",
 )
-csv_option = click.option(
-    "csv_path",
-    "--csv",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Also write the table to a file, as comma-separated values.",
-)
-parquet_option = click.option(
-    "parquet_path",
-    "--parquet",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The same as Apache Parquet, for data frames. Needs the extra `parquet`.",
-)
+
+
+def path_option(  # noqa: PLR0913 - all but the first two have a default
+    flag: str,
+    text: str,
+    metavar: str = "FILE",
+    *,
+    name: str | None = None,
+    kind: click.Path = _PATH_OR_NAME,
+    multiple: bool = False,
+) -> Callable[[Command], Command]:
+    """Return the option of a model or another file.
+
+    Args:
+        flag: The option: ``--imatrix``.
+        text: Its help.
+        metavar: What it names: FILE, or PATH of what may be a folder, a name or an address.
+        name: Its parameter, if that has another name.
+        kind: What it is parsed to: text, or a `PATH`.
+        multiple: Whether it may be given several times.
+    """
+    names = [flag] if name is None else [name, flag]
+    return click.option(*names, type=kind, metavar=metavar, multiple=multiple, help=text)
+
+
+_CSV: Final = "Also write the table to a file, as comma-separated values."
+_PARQUET: Final = "The same as Apache Parquet, for data frames. Needs the extra `parquet`."
+
+
+def table_files(command: Callable[..., int]) -> Callable[..., int]:
+    """Give a command `files`, those of --csv and --parquet."""
+
+    @wraps(command)
+    def with_files(*, csv_path: Path | None, parquet_path: Path | None, **given: Any) -> int:
+        return command(files=TableFiles(csv_path, parquet_path), **given)
+
+    parquet = path_option("--parquet", _PARQUET, name="parquet_path", kind=PATH)
+    return path_option("--csv", _CSV, name="csv_path", kind=PATH)(parquet(with_files))
 
 
 def model_path(path: str, root: str | None = None) -> Path:

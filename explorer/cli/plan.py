@@ -145,35 +145,21 @@ def _setting_options(command: Callable[..., int]) -> Callable[..., int]:
 @machine.gpu_option(
     "A GPU: its free memory, its name, or KEY=VALUE,… Once for each. Default: this machine's."
 )
-@click.option(
-    "--memory",
-    metavar="SIZE",
-    type=options.parsed_by(parse_memory),
-    help="Free main memory, for layers that stay on the CPU.",
-)
-@click.option(
-    "--projector", type=click.Path(), metavar="FILE", help="A separate file with the projector."
-)
-@click.option(
+@machine.memory_option("Free main memory, for layers that stay on the CPU.")
+@options.path_option("--projector", "A separate file with the projector.")
+@options.path_option(
     "--lora",
-    "loras",
-    type=click.Path(),
-    metavar="FILE",
+    "A LoRA adapter that llama.cpp loads with it. Once for each.",
+    name="loras",
     multiple=True,
-    help="A LoRA adapter that llama.cpp loads with it. Once for each.",
 )
-@click.option(
-    "--draft",
-    type=click.Path(),
-    metavar="FILE",
-    help="A draft model that llama.cpp loads beside it (speculative decoding).",
+@options.path_option(
+    "--draft", "A draft model that llama.cpp loads beside it (speculative decoding)."
 )
-@click.option(
+@options.path_option(
     "--also",
+    "A model that is loaded already, with 8,192 tokens: its memory is taken off. Repeatable.",
     multiple=True,
-    type=click.Path(),
-    metavar="FILE",
-    help="A model that is loaded already, with 8,192 tokens: its memory is taken off. Repeatable.",
 )
 @click.option(
     "--profile",
@@ -184,18 +170,11 @@ def _setting_options(command: Callable[..., int]) -> Callable[..., int]:
     "question", "--solve", type=click.Choice(list(QUESTIONS)), help="Also find the most that fits."
 )
 @click.option("--explain", is_flag=True, help="Print each figure with its formula.")
-@click.option(
-    "csv_path",
-    "--csv",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Save a table as CSV.",
-)
-@click.option(
-    "log_path",
+@options.path_option("--csv", "Save a table as CSV.", name="csv_path", kind=options.PATH)
+@options.path_option(
     "--log",
-    metavar="FILE",
-    help="Plan with the settings of a log and show what it measured; - reads standard input.",
+    "Plan with the settings of a log and show what it measured; - reads standard input.",
+    name="log_path",
 )
 @bandwidth_option
 @options.json_option

@@ -17,13 +17,12 @@ from explorer.analysis.recipes.rules import RECIPES
 from explorer.analysis.what_if import PRESENT, SizeAfter, TypeErrors
 from explorer.cli import options, output
 from explorer.cli.folders import exit_code, models_in, opened
-from explorer.cli.machine import find_machine, gpu_option
+from explorer.cli.machine import context_option, find_machine, gpu_option
 from explorer.errors import ExplorerError, PlanError
 from explorer.formats import Model, open_model
 from explorer.formats.attachments import OpenMatrix
 from explorer.parallel import LruCache
 from explorer.planner import Device
-from explorer.planner.devices import parse_context
 from explorer.planner.inputs import PlanInputs
 from explorer.present import recipes as words
 from explorer.present.explanations import ABOUT_ERRORS
@@ -75,31 +74,17 @@ def _recipe_names(
     callback=_recipe_names,
     help="Recipes of llama-quantize (Q4_K_M), or of Ollama (int4). Default: all that quantize.",
 )
-@click.option(
-    "original_path",
+@options.path_option(
     "--original",
-    type=click.Path(),
-    metavar="PATH",
-    help="Round the weights of this model, which PATH was made of.",
+    "Round the weights of this model, which PATH was made of.",
+    "PATH",
+    name="original_path",
 )
-@click.option(
-    "matrix_path",
-    "--imatrix",
-    type=click.Path(),
-    metavar="FILE",
-    help="Importance matrix of llama.cpp, in GGUF. Some recipes need one.",
-)
+@options.path_option("--imatrix", "Importance matrix of llama.cpp, in GGUF. Some recipes need one.")
 @click.option("--errors/--no-errors", default=True, help="Round all weights, or count bytes alone.")
 @gpu_option("Plan memory for this GPU, as in `plan`. Once for each. Default: this machine's.")
-@click.option(
-    "context",
-    "--context",
-    metavar="N",
-    type=options.parsed_by(parse_context),
-    help="Plan memory for so many tokens.",
-)
-@options.csv_option
-@options.parquet_option
+@context_option("Plan memory for so many tokens.")
+@options.table_files
 @options.workers_option
 @options.root_option
 @options.fetch_option
@@ -110,12 +95,11 @@ def recipes_command(  # noqa: PLR0913 - one for each option
     each: bool,
     names: list[str],
     original_path: str | None,
-    matrix_path: str | None,
+    imatrix: str | None,
     errors: bool,
     gpus: Sequence[Device],
     context: int | None,
-    csv_path: Path | None,
-    parquet_path: Path | None,
+    files: output.TableFiles,
     workers: int,
     root: str | None,
     fetch: bool,
@@ -144,14 +128,13 @@ def recipes_command(  # noqa: PLR0913 - one for each option
     """
     if each and (original_path is not None or root is not None):
         raise click.UsageError("--original and --root belong to one model, not to a folder")
-    files = output.TableFiles(csv_path, parquet_path)
     with ExitStack() as stack:
-        matrix = None if matrix_path is None else OpenMatrix.load(options.model_path(matrix_path))
+        matrix = None if imatrix is None else OpenMatrix.load(options.model_path(imatrix))
         if matrix is not None:
             stack.enter_context(matrix.model)
         asked = _Asked(names, matrix, _machine(gpus, context), workers, errors)
         if each:
-            about = {"folder": path, "imatrix": matrix_path}
+            about = {"folder": path, "imatrix": imatrix}
             return _try_each(stack, asked, about, files, as_json=as_json)
         model = stack.enter_context(open_model(options.model_path(path, root)))
         refusal = asked.refusal(model)
@@ -167,7 +150,7 @@ def recipes_command(  # noqa: PLR0913 - one for each option
     files.save(described.names, map(described.flat, trials))
     notes = [words.about_trials(model), ABOUT_ERRORS]
     if as_json:
-        about = {"path": path, "original": original_path, "imatrix": matrix_path}
+        about = {"path": path, "original": original_path, "imatrix": imatrix}
         record = _trials_record(work.estimate.present, trials, described)
         output.write_json({**about, **record, "notes": notes})
     else:

@@ -14,14 +14,13 @@ import click
 
 from explorer.cli import options, output
 from explorer.cli.folders import models_in
-from explorer.cli.machine import gpu_option
+from explorer.cli.machine import context_option, gpu_option
 from explorer.errors import ExplorerError, system_reason
 from explorer.formats import open_model
 from explorer.formats.attachments import open_matrix
 from explorer.hardware.detect import detect
 from explorer.model_files import refuse_folder_in_store, refuse_model_file
 from explorer.planner import Device
-from explorer.planner.devices import parse_context
 from explorer.present.tables.statistics import REPORTED
 from explorer.report.gather import ReportData, gather, plan_targets, weights_to_read
 from explorer.report.privacy import Privacy, environment, shown_name
@@ -36,48 +35,33 @@ _LONGEST_NAME: Final = 120
 @click.command("report")
 @options.path_argument
 @click.option(
-    "target",
-    "-o",
-    "--output",
+    *("target", "-o", "--output"),
     type=click.Path(path_type=Path),
     required=True,
     metavar="FILE",
     help="The HTML file to make. With --each, the folder for them.",
 )
-@click.option(
-    "--reference", type=click.Path(), metavar="PATH", help="Compare the weights with this model's."
-)
-@click.option(
+@options.path_option("--reference", "Compare the weights with this model's.", "PATH")
+@options.path_option(
     "--imatrix",
-    type=click.Path(),
-    metavar="FILE",
-    help="With --reference: an importance matrix of llama.cpp that errors are weighted by, too.",
+    "With --reference: an importance matrix of llama.cpp that errors are weighted by, too.",
 )
 @click.option("--survey/--no-survey", default=True, help="Read all weights, or the header alone.")
 @options.workers_option
 @gpu_option(
     "Plan for this GPU, as in `plan`. Once for each. Default: this machine's, or usual ones."
 )
-@click.option(
-    "contexts",
-    "--context",
-    multiple=True,
-    metavar="N",
-    type=options.parsed_by(parse_context),
-    help="Plan for so many tokens. May be given several times.",
-)
+@context_option("Plan for so many tokens. May be given several times.", "contexts", multiple=True)
 @click.option(
     "each", "--each", is_flag=True, help="PATH is a folder: a report of each model that it holds."
 )
-@click.option(
-    "pictures",
+@options.path_option(
     "--pictures",
-    type=click.Path(path_type=Path),
-    metavar="FOLDER",
-    help="Also write every picture as SVG. With --each, into a folder for each model.",
+    "Also write every picture as SVG. With --each, into a folder for each model.",
+    "FOLDER",
+    kind=options.PATH,
 )
-@options.csv_option
-@options.parquet_option
+@options.table_files
 @options.root_option
 @options.fetch_option
 def report_command(  # noqa: PLR0913 - one for each argument and option
@@ -92,8 +76,7 @@ def report_command(  # noqa: PLR0913 - one for each argument and option
     contexts: Sequence[int],
     each: bool,
     pictures: Path | None,
-    csv_path: Path | None,
-    parquet_path: Path | None,
+    files: output.TableFiles,
     root: str | None,
     fetch: bool,
 ) -> int:
@@ -120,7 +103,6 @@ def report_command(  # noqa: PLR0913 - one for each argument and option
         raise click.UsageError("--imatrix weights errors, which need a --reference")
     if each and root is not None:
         raise click.UsageError("--root belongs to a name of a model, not to a folder")
-    files = output.TableFiles(csv_path, parquet_path)
     files.check()
     how = _How(reference, imatrix, survey, workers, gpus, contexts, fetch, files.wanted)
     lines: list[list[Any]] = []

@@ -143,8 +143,7 @@ _WITHOUT_WEIGHTS: Final = " without weights, or of a type that cannot be decoded
 
 @click.command("survey")
 @options.path_argument
-@options.csv_option
-@options.parquet_option
+@options.table_files
 @options.workers_option
 @click.option(
     "--no-cache",
@@ -158,8 +157,7 @@ _WITHOUT_WEIGHTS: Final = " without weights, or of a type that cannot be decoded
 def survey_command(  # noqa: PLR0913 - options of the command line
     path: str,
     *,
-    csv_path: Path | None,
-    parquet_path: Path | None,
+    files: output.TableFiles,
     workers: int,
     no_cache: bool,
     each: bool,
@@ -183,7 +181,6 @@ def survey_command(  # noqa: PLR0913 - options of the command line
       gguf-explorer survey ~/models --each
       gguf-explorer survey model.gguf --json | jq '.tensors | max_by(.abs_max) | .tensor'
     """
-    files = output.TableFiles(csv_path, parquet_path)
     if each:
         return survey_folder(path, files, workers, as_json=as_json, cache=not no_cache)
     with open_model(options.model_path(path, root)) as model:
