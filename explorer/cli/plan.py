@@ -50,8 +50,9 @@ from explorer.planner.settings import (
 from explorer.planner.together import Loaded, load_first, usual_inputs
 from explorer.present import engines, suggestions
 from explorer.present import plan as plans
+from explorer.present.engines import PlanRow
 from explorer.present.plan import Kind, rules_text
-from explorer.present.tables.plans import BUFFERS, INPUTS, PLAN_FILE, PLANS, PlanRow
+from explorer.present.tables.plans import BUFFERS, INPUTS, PLAN_FILE, PLANS
 from explorer.present.tables.plans import ENGINES as SIDE_BY_SIDE
 from explorer.text import bytes_text, exact_text, integer_text, plain_text, sentence
 
@@ -236,13 +237,13 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
         attached.append(_attached(draft, root, "draft"))
     devices, host, loaded = _load_first(also, root, devices, host)
     notes += tuple(_also_note(one) for one in loaded)
-    found: list[PlannedModel] = []
+    found: list[Planned] = []
     for path in paths:  # a model that cannot be planned does not stop the others
         try:
             h, beside = _read(path, root, projector)
             compared = None if compare is None else _compared(path, root, compare)
         except ExplorerError as error:
-            found.append(PlannedModel(path, profile or "", failure=_failure(path, error)))
+            found.append(Planned(path, refusal=_failure(path, error), profile=profile or ""))
         else:
             chosen_engines = _engines_for(h, profile, devices)
             asked = chosen
@@ -255,10 +256,9 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
             found += [
                 replace(one, compared=compared, bandwidths=given, also=loaded) for one in plans_made
             ]
-    rows = (PLAN_FILE.flat(one.row()) for one in found)
-    output.TableFiles(csv_path, None).save(PLAN_FILE.names, rows)
+    output.TableFiles(csv_path, None).save(PLAN_FILE.names, map(PLAN_FILE.flat, found))
     _print(found, as_json=as_json, explain=explain)
-    for failure in dict.fromkeys(one.failure for one in found if one.failure):
+    for failure in dict.fromkeys(one.refusal for one in found if one.refusal):
         output.write_error(failure)
     return 1 if any(one.plan is None for one in found) else 0
 
@@ -280,10 +280,10 @@ def _engines_for(
     return engines_for(h, devices)
 
 
-def _print(found: Sequence[PlannedModel], *, as_json: bool, explain: bool) -> None:
+def _print(found: Sequence[Planned], *, as_json: bool, explain: bool) -> None:
     one = found[0]
     if len(found) > 1 and as_json:
-        output.write_json({"plans": [{"path": one.path} | _record(one) for one in found]})
+        output.write_json({"plans": [{"path": one.name} | _record(one) for one in found]})
     elif len(found) > 1 and _is_one_model(found):
         output.write(side_by_side_text(found))
     elif len(found) > 1:
@@ -299,18 +299,18 @@ def _print(found: Sequence[PlannedModel], *, as_json: bool, explain: bool) -> No
         output.write(plan_text(one, one.plan) + explained + more)
 
 
-def _is_one_model(found: Sequence[PlannedModel]) -> bool:
+def _is_one_model(found: Sequence[Planned]) -> bool:
     """Return whether they are profiles of one model, not several models."""
     profiles = {one.profile for one in found}
-    return len(profiles) == len(found) and len({one.path for one in found}) == 1
+    return len(profiles) == len(found) and len({one.name for one in found}) == 1
 
 
-def _record(found: PlannedModel) -> dict[str, Any]:
+def _record(found: Planned) -> dict[str, Any]:
     """Return the JSON object of a plan; without a plan, what went wrong."""
     if found.plan is None:
-        failure = {"what": found.failure, "reason": found.reason}
+        failure = {"what": found.refusal, "reason": found.reason}
         refused = {"refused": found.refused} if found.refused else {}
-        return {"path": found.path, "profile": found.profile, "error": failure} | refused
+        return {"path": found.name, "profile": found.profile, "error": failure} | refused
     record = plan_record(found.plan, found.advice)
     if found.also:
         record["also"] = [one.record() for one in found.also]
@@ -372,7 +372,7 @@ def _compared(path: str, root: str | None, compare: Callable[[Model], Compared])
 
 def _planned(
     path: str, engine: Engine, request: PlanRequest, question: str | None, notes: tuple[str, ...]
-) -> PlannedModel:
+) -> Planned:
     name, advice = engine.name, None
     try:
         if question is not None:
@@ -381,10 +381,10 @@ def _planned(
     except PlanError as error:
         refused = error.what if error.what == request.h.llama_cpp else ""
         failure = _failure(path, error)
-        return PlannedModel(path, name, failure=failure, reason=error.reason, refused=refused)
+        return Planned(path, None, failure, name, refused=refused, reason=error.reason)
     if request.host is None and not plan.fully_offloaded:
         notes += (_UNCHECKED,)
-    return PlannedModel(path, name, plan, advice, notes=notes)
+    return Planned(path, plan, profile=name, advice=advice, notes=notes)
 
 
 def _failure(path: str, error: ExplorerError) -> str:
@@ -411,23 +411,15 @@ _COLOURS: Final = {Level.FITS: "green", Level.PARTLY: "yellow", Level.NOT: "red"
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedModel:
-    """One model by one profile."""
+class Planned(PlanRow):
+    """One model, by the name that it was given, by one profile."""
 
-    path: str  # the model as it was named
-    profile: str
-    plan: Plan | None = None
-    advice: Advice | None = None  # the answer to --solve, or None
-    failure: str = ""  # why there is no plan
     refused: str = ""  # why the program does not load the model, whatever the settings
     reason: str | None = None  # "requires full" or "system memory" where Ollama would refuse
     notes: tuple[str, ...] = ()  # notes on the machine
     compared: Compared | None = None  # the log of --log beside the plan
     bandwidths: Mapping[str, int] = field(default_factory=dict)  # those that the user gave
     also: tuple[Loaded, ...] = ()  # models that are loaded already
-
-    def row(self) -> PlanRow:
-        return PlanRow(self.path, self.plan, self.failure, self.profile, self.advice)
 
 
 # A block character, one for terminals without them, and a colour of `click.style`: parts differ by
@@ -481,11 +473,11 @@ def _has_blocks() -> bool:
     return True
 
 
-def plan_text(found: PlannedModel, plan: Plan) -> str:
+def plan_text(found: Planned, plan: Plan) -> str:
     """Return everything about the plan that was found."""
     answer = plans.answer(plan)
     verdict = style(answer.sentence, fg=_COLOURS[answer.shown])
-    blocks = [f"{style(_safe(found.path), bold=True)}: {verdict}\n"]
+    blocks = [f"{style(_safe(found.name), bold=True)}: {verdict}\n"]
     if found.advice is not None:
         blocks.append(_advice(found.advice))
     blocks.append(table(_facts(plan)))
@@ -506,20 +498,15 @@ def plan_text(found: PlannedModel, plan: Plan) -> str:
     return "".join(blocks)
 
 
-def side_by_side_text(found: Sequence[PlannedModel]) -> str:
+def side_by_side_text(found: Sequence[Planned]) -> str:
     """Return the engines of one model as a table, and a sentence on why they differ."""
     rows = [
-        engines.EngineRow(
-            engine_named(one.profile),
-            one.plan,
-            "refused",
-            "" if one.plan is None else plan_speed(one.plan, one.bandwidths),
-        )
+        replace(one, speed="" if one.plan is None else plan_speed(one.plan, one.bandwidths))
         for one in found
     ]
     shown = table_of(SIDE_BY_SIDE, rows)
     why = engines.why_engines_differ(rows)
-    return f"{style(_safe(found[0].path), bold=True)}\n{shown}\n{_INDENT}{why}\n"
+    return f"{style(_safe(found[0].name), bold=True)}\n{shown}\n{_INDENT}{why}\n"
 
 
 def terms_text(terms: Sequence[Term]) -> str:
@@ -630,14 +617,12 @@ _SHOWN: Final = PLANS.only(*(name for name in PLANS.names if name not in _LEFT_O
 _LONGEST_ROW_NAME: Final = 60
 
 
-def plans_table(found: Sequence[PlannedModel]) -> str:
+def plans_table(found: Sequence[Planned]) -> str:
     """Return a line for each plan, and for each warning."""
-    made = [(_name(one.path), one.plan) for one in found if one.plan is not None]
-    rows = [PlanRow(name, plan) for name, plan in made]
-    text = table_of(_SHOWN, rows, _LONGEST_ROW_NAME) if made else ""
-    warnings = dict.fromkeys(
-        f"{name}: {plain_text(warning)}\n" for name, plan in made for warning in plan.warnings
-    )
+    rows = [replace(one, name=_name(one.name)) for one in found if one.plan is not None]
+    text = table_of(_SHOWN, rows, _LONGEST_ROW_NAME) if rows else ""
+    said = [(one.name, warning) for one in rows if one.plan for warning in one.plan.warnings]
+    warnings = dict.fromkeys(f"{name}: {plain_text(warning)}\n" for name, warning in said)
     return text + ("\n" + "".join(warnings) if warnings else "")
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from explorer.errors import PlanError
-from explorer.planner.advice import left_alone
-from explorer.planner.engines.registry import engines_for
+from explorer.planner.advice import Advice, left_alone
+from explorer.planner.engines.registry import engine_named, engines_for
 from explorer.planner.plans import Accuracy, Engine, Plan, Range
 from explorer.planner.request import PlanRequest
+from explorer.present.plan import answer
 from explorer.present.speed import Speed, speed_here
 from explorer.text import UNKNOWN, bytes_text, integer_text, sentence
 
@@ -98,18 +99,44 @@ def lm_studio_lines(plan: Plan) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class EngineRow:
-    """One engine beside others: its plan, or why there is none."""
+class PlanRow:
+    """A plan beside others: of a scenario, a model, a context or an engine.
 
-    engine: Engine
-    plan: Plan | None
-    failure: str = ""
+    Attributes:
+        name: What it is of.
+        plan: The plan; None where there is none.
+        refusal: Why there is none, or why Ollama would refuse to load the model; else "".
+        profile: The name of its engine.
+        advice: The answer to a question that was asked, too.
+        speed: How fast it is, or why that is not known.
+    """
+
+    name: str
+    plan: Plan | None = None
+    refusal: str = ""
+    profile: str = ""
+    advice: Advice | None = None
     speed: Speed | str = ""
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that made the plan, or none."""
+        return engine_named(self.profile) if self.plan is None else self.plan.engine
+
+    @property
+    def fits(self) -> str:
+        """Whether the model fits, in a word or three."""
+        return answer(self.plan, self.refusal).word
+
+    @property
+    def answer(self) -> str:
+        """Whether the model fits, in one sentence."""
+        return answer(self.plan, self.refusal).sentence
 
 
 def side_by_side(
     request: PlanRequest, bandwidths: Mapping[str, int], check: Callable[[], None]
-) -> list[EngineRow]:
+) -> list[PlanRow]:
     """Plan by every engine that can load the model. For a worker: some take 0.3 s.
 
     `bandwidths` are those that the user gave (`speed_here`). `check` is called before each plan; it
@@ -120,9 +147,10 @@ def side_by_side(
         check()
         try:
             plan = engine.plan(request)
-            rows.append(EngineRow(engine, plan, speed=speed_here(plan, bandwidths)))
+            row = PlanRow(engine.title, plan, speed=speed_here(plan, bandwidths))
         except PlanError as error:
-            rows.append(EngineRow(engine, None, str(error)))
+            row = PlanRow(engine.title, refusal=str(error))
+        rows.append(replace(row, profile=engine.name))
     return rows
 
 
@@ -137,7 +165,7 @@ def left_to_engine(request: PlanRequest, engine: Engine) -> Plan | None:
     return None if plan.verdict.short else plan
 
 
-def why_engines_differ(rows: Sequence[EngineRow]) -> str:
+def why_engines_differ(rows: Sequence[PlanRow]) -> str:
     """Return a sentence about each engine that is shown; nothing where there is one alone."""
     if len(rows) < 2:
         return ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
 from typing import Final
 
 from explorer.analysis import TensorStatistics
@@ -25,14 +24,15 @@ from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host, Settings
 from explorer.planner.engines.registry import default_engine
 from explorer.planner.inputs import header_to_plan, separate_projector_bytes
-from explorer.planner.plans import Plan
 from explorer.planner.request import PlanRequest
+from explorer.present.engines import PlanRow
 from explorer.present.problems import problems_of
+from explorer.present.speed import speed_here
 from explorer.present.tables.attachments import AttachedTable, attached_table
 from explorer.present.tables.errors import WEIGHTED
 from explorer.present.tables.statistics import REPORT_ERRORS
 from explorer.quantization.registry import has_decoder
-from explorer.report.privacy import message, without_paths
+from explorer.report.privacy import cut, message, without_paths
 
 # Common sizes of memory: 12, 24 and 80 GB
 _USUAL_GPUS: Final = (
@@ -41,6 +41,7 @@ _USUAL_GPUS: Final = (
     "NVIDIA H100 SXM5 80 GB",
 )
 _USUAL_CONTEXTS: Final = (4096, 8192)
+_LONGEST_FAILURE: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +102,11 @@ class ComparedModel:
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedCase:
-    """A plan for a requested context, or why there is none."""
+class PlannedTarget:
+    """Plans of one machine, by the contexts that are asked for: the names of the rows."""
 
     target: PlanTarget
-    context: int
-    plan: Plan | None
-    failure: str = ""
+    rows: Sequence[PlanRow]
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,7 @@ class ReportData:
     attached: AttachedTable | None  # of an adapter or an importance matrix
     mix: Sequence[MixRow]  # its types by role
     fits: Sequence[RecipeFit]  # how well each recipe agrees
-    plans: Sequence[PlannedCase]
+    plans: Sequence[PlannedTarget]
     read: bool  # whether the weights were read
     tensors: Sequence[ReportTensor]  # in the order of the model; those of `telling_rows`, or all
     undecodable: int  # how many of a type that no decoder reads are not among them
@@ -253,23 +252,29 @@ def _with_errors(
 
 def _plans(
     model: Model, longest: int | None, targets: Sequence[PlanTarget], contexts: Sequence[int]
-) -> list[PlannedCase]:
-    cases = list(product(targets, contexts or _contexts(longest)))
+) -> list[PlannedTarget]:
+    contexts = contexts or _contexts(longest)
     try:
         h = header_to_plan(model)
         settings = Settings(projector_bytes=separate_projector_bytes(model))
     except ExplorerError as error:
-        return [PlannedCase(*case, None, error.what) for case in cases[:1]]
-    found = []
-    for target, context in cases:
-        engine = default_engine(h, target.devices)
+        row = _refused(contexts[0], error)
+        return [PlannedTarget(target, [row]) for target in targets[:1]]
+
+    def row_of(target: PlanTarget, context: int) -> PlanRow:
+        asked = replace(settings, context=context)
+        request = PlanRequest(h, asked, tuple(target.devices), target.host)
         try:
-            asked = replace(settings, context=context)
-            made = engine.plan(PlanRequest(h, asked, tuple(target.devices), target.host))
-            found.append(PlannedCase(target, context, made))
+            plan = default_engine(h, target.devices).plan(request)
         except PlanError as error:
-            found.append(PlannedCase(target, context, None, error.what))
-    return found
+            return _refused(context, error)
+        return PlanRow(str(context), plan, speed=speed_here(plan, {}))
+
+    return [PlannedTarget(one, [row_of(one, context) for context in contexts]) for one in targets]
+
+
+def _refused(context: int, error: ExplorerError) -> PlanRow:
+    return PlanRow(str(context), refusal=without_paths(cut(error.what, _LONGEST_FAILURE)))
 
 
 def _contexts(longest: int | None) -> list[int]:

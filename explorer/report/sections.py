@@ -28,24 +28,24 @@ from explorer.present import plan as plan_texts
 from explorer.present import recipes as recipe_texts
 from explorer.present import survey as survey_texts
 from explorer.present.colours import MEMORY_COLOURS, Pattern, type_colour, type_pattern
+from explorer.present.engines import PlanRow
 from explorer.present.errors import Side, headline
 from explorer.present.explanations import ABOUT_ERRORS
 from explorer.present.panels import WORST_TENSORS
 from explorer.present.plan import Kind
 from explorer.present.quantization import DeclaredQuantization, declared_quantization
-from explorer.present.speed import speed_here
 from explorer.present.tables import table as tables
 from explorer.present.tables.errors import MISMATCHES, WEIGHTED
 from explorer.present.tables.facts import FACTS, model_facts
 from explorer.present.tables.metadata import keys_of, metadata_table
-from explorer.present.tables.plans import BY_CONTEXT, PlanRow
+from explorer.present.tables.plans import BY_CONTEXT
 from explorer.present.tables.problems import PROBLEMS
 from explorer.present.tables.quantization import declared_table
 from explorer.present.tables.recipes import FITS, MIX
 from explorer.present.tables.statistics import SURVEYED, bin_table, figures_of_all
 from explorer.present.tables.survey import map_table, ranked_table, sums_table
 from explorer.report import svg
-from explorer.report.gather import ComparedModel, PlannedCase, ReportData, ReportTensor
+from explorer.report.gather import ComparedModel, ReportData, ReportTensor
 from explorer.report.privacy import (
     LONGEST_NAME,
     Privacy,
@@ -487,33 +487,22 @@ _LEGEND: Final = (
     *((kind.label, MEMORY_COLOURS[kind], "") for kind in _ON_GPUS),
     (plan_texts.PLAN["cpu_total"].label, svg.OTHER, ""),
 )
-_LONGEST_FAILURE: Final = 300
 
 
 def _plan(data: ReportData) -> dict[str, Any]:
     machines = []
-    for name, group in groupby(data.plans, lambda case: case.target.name):
-        cases = list(group)
-        free = sum(device.free for device in cases[0].target.devices)
-        bars = list(_memory_bars(cases, free))
-        rows = [
-            PlanRow(
-                str(one.context),
-                one.plan,
-                without_paths(cut(one.failure, _LONGEST_FAILURE)),
-                speed="" if one.plan is None else speed_here(one.plan, {}),
-            )
-            for one in cases
-        ]
+    for planned in data.plans:
+        name, free = planned.target.name, sum(one.free for one in planned.target.devices)
+        bars = list(_memory_bars(planned.rows, free))
         machines.append(
             {
                 "name": name,
                 "free": bytes_text(free),
                 "picture": svg.draw_bars(f"Memory on {cut(name)}", bars) if bars else None,
-                "data": table_of(BY_CONTEXT, rows, longest=_LONGEST),
+                "data": table_of(BY_CONTEXT, planned.rows, longest=_LONGEST),
             }
         )
-    made = [case.plan for case in data.plans if case.plan is not None]
+    made = [row.plan for planned in data.plans for row in planned.rows if row.plan is not None]
     rules = plan_texts.rules_text(made[0]) if made else ""
     return {
         "machines": machines,
@@ -525,11 +514,11 @@ def _plan(data: ReportData) -> dict[str, Any]:
     }
 
 
-def _memory_bars(cases: Sequence[PlannedCase], free: int) -> Iterator[svg.Bar]:
-    for case in cases:
-        if case.plan is None:
+def _memory_bars(rows: Sequence[PlanRow], free: int) -> Iterator[svg.Bar]:
+    for row in rows:
+        if row.plan is None:
             continue
-        bars = plan_texts.memory_bars(case.plan, None)
+        bars = plan_texts.memory_bars(row.plan, None)
         gpus = [bar for bar in bars if bar.device is not None]
         amounts = [sum(bar.nbytes(kind) for bar in gpus) for kind in _ON_GPUS]
         amounts.append(sum(bar.held_bytes for bar in bars if bar.device is None))
@@ -537,8 +526,8 @@ def _memory_bars(cases: Sequence[PlannedCase], free: int) -> Iterator[svg.Bar]:
             svg.Part(name, amount, bytes_text(amount), colour)
             for (name, colour, _), amount in zip(_LEGEND, amounts, strict=True)
         ]
-        label = f"{integer_text(case.context)} tokens"
-        yield svg.Bar(label, parts, bytes_text(case.plan.total), limit=free)
+        label = f"{integer_text(int(row.name))} tokens"
+        yield svg.Bar(label, parts, bytes_text(row.plan.total), limit=free)
 
 
 def _plan_notes(made: Sequence[Plan]) -> list[str]:

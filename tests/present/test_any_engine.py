@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from explorer.cli.plan import PlannedModel, plan_text
+from explorer.cli.plan import Planned, plan_text
 from explorer.planner import Device, Host, Settings
 from explorer.planner.advice import QUESTIONS, solve
 from explorer.planner.inputs import plan_record
@@ -35,7 +35,7 @@ from explorer.present.plan import PLAN, answer, memory_bars
 from explorer.present.plan_export import environment_lines, modelfile_lines, server_command
 from explorer.present.speed import speed_of
 from explorer.present.suggestions import suggestions
-from explorer.present.tables.plans import ENGINES, PLAN_FILE, PLANS, PlanRow
+from explorer.present.tables.plans import ENGINES, PLAN_FILE, PLANS
 from tests.planner.models import GIB, MIB, small_model
 
 
@@ -109,9 +109,9 @@ def test_its_plan_is_said_drawn_and_exported(request_: PlanRequest) -> None:
     assert (record["profile"], record["other"]) == ("other", {"budget": 1})
     assert record["effective"]["flash_attention"] is None
     assert record["devices"][0]["reserved"] == 200 * MIB
-    found = PlannedModel("model", "other", plan)
+    found = Planned("model", plan, profile="other")
     assert "Another engine, as of today" in plan_text(found, plan)
-    assert PLAN_FILE["total"].value(found.row()) == plan.total
+    assert PLAN_FILE["total"].value(found) == plan.total
     command = server_command(Path("m.gguf"), plan, Path("p.gguf"))
     assert command == "llama-server --model m.gguf --mmproj p.gguf"
     assert "OLLAMA_CONTEXT_LENGTH=4096" in environment_lines(plan)
@@ -120,9 +120,9 @@ def test_its_plan_is_said_drawn_and_exported(request_: PlanRequest) -> None:
     assert words.decision_sentence(plan) == words.accuracy_sentence(plan) == ""
     assert words.left_to_engine(request_, plan.engine) is None
     assert speed_of(plan, {}) == "Speed unknown: what a token reads is not known of Another engine."
-    row = words.EngineRow(plan.engine, plan)
+    row = words.PlanRow("", plan)
     assert [column.cell(row) for column in ENGINES][:2] == ["Another engine", "Fits"]
-    assert all(isinstance(column.cell(PlanRow("m", plan)), str) for column in PLANS)
+    assert all(isinstance(column.cell(words.PlanRow("m", plan)), str) for column in PLANS)
 
 
 def test_its_questions_are_answered(request_: PlanRequest) -> None:

@@ -14,7 +14,7 @@ from explorer.planner.plans import Plan, Range
 from explorer.planner.request import PlanRequest
 from explorer.present import engines as words
 from explorer.present.plan_export import environment_lines, modelfile_lines, server_command
-from explorer.present.tables.plans import BUFFERS, ENGINES, PLANS, PlanRow
+from explorer.present.tables.plans import BUFFERS, ENGINES, PLANS
 from tests.planner.models import tiny
 
 GPU = Device("0", "CUDA", 8 << 30, name="NVIDIA L4")
@@ -58,7 +58,7 @@ def test_buffers_have_llama_cpp_s_names_and_the_reserve(h: Hyperparameters) -> N
 def test_what_is_on_the_cpu_is_said_to_be_all_of_the_model_there(h: Hyperparameters) -> None:
     plan = planned(h, context=512, num_gpu=0)
     column, held = PLANS["cpu_total"], plan.main
-    assert column.value(PlanRow("Now", plan)) == held.total > held.weights + held.cache
+    assert column.value(words.PlanRow("Now", plan)) == held.total > held.weights + held.cache
     assert column.tip == "Bytes of the model in main memory."
 
 
@@ -86,8 +86,8 @@ def test_copies_for_other_programs_agree(h: Hyperparameters) -> None:
 def test_engines_side_by_side_show_dashes_where_there_is_no_plan(h: Hyperparameters) -> None:
     request = PlanRequest(h, Settings(context=512), (GPU,))
     shown = [engine_named(name) for name in ("llama.cpp", "ollama-graphsize")]
-    rows = [words.EngineRow(engine, engine.plan(request)) for engine in shown]
-    rows.append(words.EngineRow(engine_named("ollama"), None, "refused"))
+    rows = [words.PlanRow("", engine.plan(request)) for engine in shown]
+    rows.append(words.PlanRow("", refusal="refused", profile="ollama"))
     layers, fits = ([ENGINES[name].cell(row) for row in rows] for name in ("gpu_layers", "fits"))
     assert layers == ["3 of 3", "3 of 3", "–"]
     assert fits == ["Fits", "Fits", "Refused"]

@@ -57,7 +57,7 @@ from explorer.planner.logs.comparison import Residual
 from explorer.present import differences, tables
 from explorer.present.attachments import EntryRow, UpdateRow
 from explorer.present.curves import make_curves
-from explorer.present.engines import EngineRow
+from explorer.present.engines import PlanRow
 from explorer.present.fits import Target, fit_at, version_at
 from explorer.present.plan import memory_bars, remarks
 from explorer.present.quantization import DeclaredLine, DeclaredQuantization
@@ -94,7 +94,6 @@ from explorer.present.tables.plans import (
     PLANS,
     REMARKS,
     TERMS,
-    PlanRow,
     bars_table,
     comparison,
     curves_table,
@@ -486,7 +485,7 @@ def rows_of_plans(path: Path) -> Iterator[tuple[str, Table[Any], Any]]:
     yield "plans beside the first", comparison(rows), rows
     yield "plans in a file", PLAN_FILE, rows
     yield "plans by context", BY_CONTEXT, rows
-    engines = [EngineRow(plan.engine, plan), EngineRow(by_llama.engine, None, "refused")]
+    engines = [PlanRow("", plan), PlanRow("", None, "refused", by_llama.engine.name)]
     yield "engines", ENGINES, engines
     logged = [Residual("GPU0", "weights", 7, 9, 1), Residual("host", "compute", None, 5, 0)]
     yield "a log", MEASURED, logged

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from explorer.hardware.catalogue import Gpu
-from explorer.planner.advice import Advice
 from explorer.planner.plans import Input, Layer, Level, NamedBuffer, Plan, Term
 from explorer.present.curves import Curves
-from explorer.present.engines import EngineRow, range_text
+from explorer.present.engines import PlanRow, range_text
 from explorer.present.explanations import plan_text
 from explorer.present.plan import (
     PLAN,
@@ -26,7 +25,6 @@ from explorer.present.plan import (
     value_text,
     verdict_word,
 )
-from explorer.present.speed import Speed
 from explorer.present.tables.speed import SPEED
 from explorer.present.tables.table import (
     BYTES,
@@ -203,28 +201,6 @@ INPUTS: Final = Table[NamedInput](
 # Plans side by side
 
 
-@dataclass(frozen=True, slots=True)
-class PlanRow:
-    """A plan beside others: of a scenario, a model or a context; None where there is none."""
-
-    name: str
-    plan: Plan | None
-    refusal: str = ""
-    profile: str = ""
-    advice: Advice | None = None
-    speed: Speed | str = ""
-
-    @property
-    def fits(self) -> str:
-        """Whether the model fits, in a word or three."""
-        return answer(self.plan, self.refusal).word
-
-    @property
-    def answer(self) -> str:
-        """Whether the model fits, in one sentence."""
-        return answer(self.plan, self.refusal).sentence
-
-
 def _of(figure: Callable[[Plan], Any]) -> Callable[[Any], Any]:
     """Return a figure of the plan of a row; None where it has none."""
     return lambda row: None if row.plan is None else figure(row.plan)
@@ -377,7 +353,7 @@ def _settings(plan: Plan) -> str:
 _RIGHT: Final = replace(TEXT, numeric=True)
 
 
-def _why(row: PlanRow | EngineRow) -> str:
+def _why(row: PlanRow) -> str:
     """Say how fast a plan is, or why that is not known."""
     return (row.speed if isinstance(row.speed, str) else row.speed.sentence) or SPEED.tip
 
@@ -405,17 +381,17 @@ BY_CONTEXT: Final = Table[PlanRow](
 # Engines side by side
 
 
-def _fits(row: EngineRow) -> str:
+def _fits(row: PlanRow) -> str:
     return "Refused" if row.plan is None else verdict_word(row.plan.verdict)
 
 
-def _full_title(row: EngineRow) -> str:
+def _full_title(row: PlanRow) -> str:
     return row.engine.title
 
 
 _WHETHER: Final = "Whether the model fits, or why this program makes no plan of it."
 
-ENGINES: Final = Table[EngineRow](
+ENGINES: Final = Table[PlanRow](
     Column(
         *("profile", "Program", TEXT, "The program whose rules are followed."),
         of=_full_title,
@@ -424,7 +400,7 @@ ENGINES: Final = Table[EngineRow](
     ),
     Column(
         *("fits", "Fits", TEXT, _WHETHER, _fits),
-        row_tip=lambda row: plain_text(row.failure) or _WHETHER,
+        row_tip=lambda row: plain_text(row.refusal) or _WHETHER,
     ),
     *map(_figure, ("total", "weights", "kv_cache")),
     _planned(

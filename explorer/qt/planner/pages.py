@@ -17,6 +17,7 @@ from explorer.planner.plans import Plan, Term
 from explorer.planner.speed import parse_rate
 from explorer.present import engines, plan_export
 from explorer.present.curves import Curves
+from explorer.present.engines import PlanRow
 from explorer.present.plan import Kind, memory_bars, remarks, value_text
 from explorer.present.speed import rate_text
 from explorer.present.suggestions import would_change
@@ -26,7 +27,6 @@ from explorer.present.tables.plans import (
     PLANS,
     REMARKS,
     TERMS,
-    PlanRow,
     bars_table,
     comparison,
     curves_table,
@@ -255,7 +255,7 @@ class ProgramsPage(PlannerPage):
             title, lambda job: engines.side_by_side(request, given, job.check), self._show, refused
         )
 
-    def _show(self, rows: list[engines.EngineRow]) -> None:
+    def _show(self, rows: list[PlanRow]) -> None:
         first = "profile", "fits", "total", "kv_cache", "compute"
         show_in(self.table, ENGINES, rows, tuple(row.engine.name for row in rows), first)
         lines, head = self.table.verticalHeader(), self.table.horizontalHeader()

@@ -10,8 +10,9 @@ from explorer.planner import Device, Host, Hyperparameters, Settings
 from explorer.planner.engines.ollama_013.engine import OLLAMA_013
 from explorer.planner.inputs import PlanInputs, plan_result
 from explorer.planner.plans import Level
+from explorer.present.engines import PlanRow
 from explorer.present.plan import Kind, answer, boundary_of, layers_text, memory_bars
-from explorer.present.tables.plans import PlanRow, comparison
+from explorer.present.tables.plans import comparison
 from explorer.present.tables.table import INTEGER, Column, Table
 from explorer.qt.widgets.table_model import TableModel
 from explorer.text import exact_text
