@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -20,6 +22,9 @@ from explorer.present.tables.problems import PROBLEMS
 from explorer.present.tables.quantization import declared_record, declared_table
 from explorer.present.tables.tensors import COMPONENTS, TYPES, tensor_records, tensor_table
 from explorer.text import bytes_text, plain_text
+
+if TYPE_CHECKING:  # few files are adapters or matrices
+    from explorer.present.tables.attachments import AttachedTable
 
 _MIN_VALUE_WIDTH: Final = 40
 _LONGEST_NAME: Final = 200
@@ -130,12 +135,7 @@ def inspect_command(  # noqa: PLR0913 - one for each option
     if recipe:
         from explorer.cli.inspect_recipe import recipes_record, recipes_text  # noqa: PLC0415 - half of what all else loads
     with open_model(options.model_path(path, root)) as model:
-        measure |= base is not None
-        attached = None
-        if measure or is_adapter(model) or is_importance_matrix(model):
-            from explorer.cli.attachments import Attached  # noqa: PLC0415 - few files need it
-
-            attached = Attached.of(model, measure, base)
+        attached = _attached(model, measure or base is not None, base)
         if as_json:
             record = model_record(model, metadata=metadata, tensors=tensors)
             record |= {} if attached is None else attached.record(model)
@@ -143,7 +143,10 @@ def inspect_command(  # noqa: PLR0913 - one for each option
                 record["recipes"] = recipes_record(model)
             output.write_json(record)
             return 0
-        output.write(_summary(model) + ("" if attached is None else attached.text()))
+        output.write(_summary(model))
+        if attached is not None and attached.is_measured:
+            output.write(output.heading(attached.table.title, len(attached.rows)))
+            output.write(output.table_of(attached.table, attached.rows, _LONGEST_NAME))
         if recipe:
             output.write(recipes_text(model))
         if metadata:
@@ -154,6 +157,25 @@ def inspect_command(  # noqa: PLR0913 - one for each option
             output.write(output.heading(table.title, len(rows)))
             output.write(output.table_of(table, rows, _LONGEST_NAME))
     return 0
+
+
+def _attached(model: Model, measure: bool, base: str | None) -> AttachedTable | None:
+    """Return what an adapter or an importance matrix holds, measured if that is asked for.
+
+    Raises:
+        ExplorerError: It is to be measured, and is neither.
+    """
+    if not (is_adapter(model) or is_importance_matrix(model)):
+        if measure:
+            what = "is neither an adapter nor an importance matrix. `survey` measures models"
+            raise ExplorerError(what, model.path)
+        return None
+    from explorer.present.tables.attachments import attached_table  # noqa: PLC0415 - few files are
+
+    with output.Progress(1) as line, ExitStack() as stack:
+        other = options.open_given(stack, base if is_adapter(model) else None, open_model)
+        progress = partial(line.show, what="tensors")
+        return attached_table(model, other, progress=progress, measured=measure)
 
 
 def _summary(model: Model) -> str:

@@ -149,11 +149,19 @@ ENTRIES: Final = Table[EntryRow](
 
 @dataclass(frozen=True, slots=True)
 class AttachedTable:
-    """An adapter or an importance matrix as a table."""
+    """An adapter or an importance matrix as a table; its rows are empty if it was not measured."""
 
     kind: str
     table: Table[Any]
     rows: Sequence[Any]
+    is_measured: bool = True
+
+    def record(self, model: Model) -> dict[str, Any]:
+        """Return what JSON says of it, by what it is; figures only where they were measured."""
+        rows = self.rows if self.is_measured else None
+        if self.table is ENTRIES:
+            return {"imatrix": matrix_record(model, rows)}
+        return {"adapter": adapter_record(model, rows)}
 
 
 def attached_table(
@@ -178,9 +186,9 @@ def attached_table(
         return None
     if is_importance_matrix(model):
         entries = measure_matrix(model, check, progress) if measured else ()
-        return AttachedTable(kind, ENTRIES, tuple(entries))
+        return AttachedTable(kind, ENTRIES, tuple(entries), measured)
     updates = measure_updates(model, base, check, progress) if measured else ()
-    return AttachedTable(kind, UPDATES, tuple(updates))
+    return AttachedTable(kind, UPDATES, tuple(updates), measured)
 
 
 def adapter_record(model: Model, rows: Sequence[UpdateRow] | None) -> dict[str, Any]:
