@@ -146,14 +146,8 @@ class MatrixChoice(ModelChoice):
 class CompareBar(QtWidgets.QWidget):
     """What is compared, and how far the reading is; stands above all pages of the group."""
 
-    def __init__(
-        self,
-        app: Services,
-        session: SurveySession,
-        page: Callable[[], str],
-        parent: QtWidgets.QWidget | None = None,
-    ) -> None:
-        super().__init__(parent)
+    def __init__(self, app: Services, session: SurveySession, page: Callable[[], str]) -> None:
+        super().__init__()
         self.references = session.references
         self._session = session
         self.first = FirstChoice(self.references, page)

@@ -366,10 +366,8 @@ class ErrorsView(TensorsPanel):
 
     noun, noun_of_one = "errors", "error"
 
-    def __init__(
-        self, app: Services, references: References, parent: QWidget | None = None
-    ) -> None:
-        super().__init__(app, references, parent)
+    def __init__(self, app: Services, references: References) -> None:
+        super().__init__(app, references)
         self.header.scope.hide()
         self.begin_tabs("Views of the error", self.header)
         self.progress = ProgressLine(self)

@@ -328,10 +328,8 @@ class CompareView(TabbedPanel, Reader[Shown]):
     The headers are compared at once. Errors are those that the session knows.
     """
 
-    def __init__(
-        self, app: Services, session: SurveySession, parent: QWidget | None = None
-    ) -> None:
-        super().__init__(app, parent)
+    def __init__(self, app: Services, session: SurveySession) -> None:
+        super().__init__(app)
         self.session = session
         self._references = session.references
         self._document: Document | None = None

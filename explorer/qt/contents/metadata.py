@@ -31,8 +31,8 @@ _LONGEST_LINE = 1 << 13
 class MetadataView(QtWidgets.QWidget):
     """The metadata of a model."""
 
-    def __init__(self, app: Services, parent: QtWidgets.QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, app: Services) -> None:
+        super().__init__()
         self.app = app
         self.document: Document | None = None
         self._shown_moves = 0

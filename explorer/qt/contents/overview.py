@@ -149,9 +149,8 @@ class OverviewView(QtWidgets.QScrollArea):
         app: Services,
         machine: PlannedMachine | None = None,
         recent: Callable[[], Sequence[Path]] = list,
-        parent: QtWidgets.QWidget | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__()
         self.setWidgetResizable(True)
         self.setFrameShape(QtWidgets.QFrame.Shape.NoFrame)
         self.setAccessibleName("Overview")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QByteArray
 from PySide6.QtGui import QShowEvent
-from PySide6.QtWidgets import QLabel, QWidget
+from PySide6.QtWidgets import QLabel
 
 from explorer.formats.columns import TensorArrays
 from explorer.present.tables.tensors import tensor_table
@@ -32,8 +32,8 @@ def tensor_totals(arrays: TensorArrays, rows: NDArray[np.intp]) -> tuple[int, in
 class TensorsView(TensorList):
     """The tensors of a model."""
 
-    def __init__(self, app: Services, parent: QWidget | None = None) -> None:
-        super().__init__(app, parent)
+    def __init__(self, app: Services) -> None:
+        super().__init__(app)
         self.document: Document | None = None
         self._shown_moves = 0
         self._totals = QLabel(self)
@@ -145,9 +145,9 @@ def _token_count(content: VocabularyContent | None) -> int:
 class VocabularyView(ListPanel):
     """The tokens of a model; they are decoded when they are first shown."""
 
-    def __init__(self, app: Services, parent: QWidget | None = None) -> None:
+    def __init__(self, app: Services) -> None:
         hint = "Search tokens:  text  id:100-200  type:control  len>20"
-        super().__init__(app, hint, parent=parent)
+        super().__init__(app, hint)
         self.document: Document | None = None
         self._content: VocabularyContent | None = None
         self._recent = RecentVocabularies()

@@ -57,15 +57,10 @@ class PlannerView(QtWidgets.QWidget):
     """
 
     def __init__(
-        self,
-        app: Services,
-        settings: Notes,
-        parent: QtWidgets.QWidget | None = None,
-        *,
-        machine: PlannedMachine | None = None,
+        self, app: Services, settings: Notes, *, machine: PlannedMachine | None = None
     ) -> None:
         """Plan for a machine; None for one of the panel's own."""
-        super().__init__(parent)
+        super().__init__()
         self.machine = machine or PlannedMachine(app, settings, self)
         self.setAccessibleName("Planner")
         self.app = app

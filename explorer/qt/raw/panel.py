@@ -312,8 +312,8 @@ class RawView(QtWidgets.QWidget):
     key_activated = Signal(str)
     tensor_activated = Signal(int)
 
-    def __init__(self, app: Services, parent: QtWidgets.QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, app: Services) -> None:
+        super().__init__()
         self._document: Document | None = None
         self._model: Model | None = None
         self._shown_moves = 0

@@ -150,11 +150,9 @@ class PartPanel(SessionPanel):
 class SurveyView(SessionPanel):
     """All tensors of the current model: what they are made of, compared with nothing."""
 
-    def __init__(
-        self, app: Services, references: References, parent: QWidget | None = None
-    ) -> None:
+    def __init__(self, app: Services, references: References) -> None:
         session = SurveySession(app, references)
-        super().__init__(app, session, PANELS["survey"].title, parent)
+        super().__init__(app, session, PANELS["survey"].title)
         session.setParent(self)
         self.bar = SurveyBar(session, self)
         self.begin_tabs("Views of the model", self.bar)

@@ -238,10 +238,8 @@ class WeightsView(TensorsPanel):
 
     noun = noun_of_one = "weights"
 
-    def __init__(
-        self, app: Services, references: References, parent: QWidget | None = None
-    ) -> None:
-        super().__init__(app, references, parent)
+    def __init__(self, app: Services, references: References) -> None:
+        super().__init__(app, references)
         self._cache = LruCache(0)
         self._subject: SelectedTensor | None = None  # of the pages of one tensor
         self._place: Place | None = None  # that was chosen in it

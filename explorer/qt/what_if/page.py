@@ -149,9 +149,9 @@ class WhatIfPanel(PicturePanel):
 
     marked = Signal(object)
 
-    def __init__(self, app: Services, parent: QtWidgets.QWidget | None = None) -> None:
+    def __init__(self, app: Services) -> None:
         self.chart, self.model = WhatIfChart(), TableModel()
-        super().__init__(app, self.chart, self.model, parent)
+        super().__init__(app, self.chart, self.model)
         self.roles = TableView(TableModel(self), app, self)
         self.roles.setAccessibleName(ROLES.title)
         self.roles.hide()

@@ -16,7 +16,6 @@ import pyqtgraph as pg
 from numpy.typing import NDArray
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent
-from PySide6.QtWidgets import QWidget
 
 from explorer.qt.theme import series_colour
 from explorer.qt.widgets.curves import (
@@ -60,8 +59,8 @@ class HistogramPlot(ThemedPlot):
 
     bins_read = Signal(object)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.curves: tuple[HistogramCurve, ...] = ()
         self.logarithmic = False
         self.shows_normal = True
