@@ -168,7 +168,7 @@ def show_library(window: MainWindow) -> None:
     """List a small store, and open one of its models as far as its tensors."""
 
     from explorer.paths import demo_model  # noqa: PLC0415
-    from explorer.stores import Place, StoreKind  # noqa: PLC0415
+    from explorer.stores.entries import Place, StoreKind  # noqa: PLC0415
 
     sample = ROOT.parent / "shared" / "data" / "ollama_store" / "models"
     folder = Path(tempfile.mkdtemp()) / "models"  # pictures show no private folders

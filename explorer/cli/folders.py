@@ -29,7 +29,8 @@ from explorer.present.model import kind_of
 from explorer.present.survey import ABOUT_SUMS
 from explorer.present.tables.errors import WEIGHTED
 from explorer.present.tables.survey import FolderRow, folder_table
-from explorer.stores import Entry, Place, StoreKind, read_stores
+from explorer.stores.entries import Entry, Place, StoreKind
+from explorer.stores.library import read_stores
 
 Work = TypeVar("Work")
 _Found = tuple[Mapping[str, float], ExplorerError | None]  # figures, and what could not be read

@@ -28,19 +28,10 @@ from explorer.present.tables.library import (
     time_text,
 )
 from explorer.present.tables.problems import PROBLEMS
-from explorer.stores import (
-    Details,
-    Entry,
-    Place,
-    Store,
-    StoreKind,
-    present_places,
-    read_details,
-    read_stores,
-    this_machine,
-)
+from explorer.stores.entries import Entry, Place, Store, StoreKind, present_places, this_machine
 from explorer.stores.huggingface import is_hub_cache
 from explorer.stores.known import known_headers
+from explorer.stores.library import Details, read_details, read_stores
 from explorer.stores.ollama import digest_fault, is_ollama_store, manifest_blobs
 from explorer.text import bytes_text, counted, integer_text, plain_text
 

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import click
 
-from explorer.analysis import Histogram, SurveyRow, TensorStatistics, tensor_statistics
 from explorer.analysis.columns import Source, StatisticsColumns, Summaries, model_summaries
-from explorer.analysis.histogram import FINE_BINS, MAX_BINS, Binning
+from explorer.analysis.histogram import FINE_BINS, MAX_BINS, Binning, Histogram
+from explorer.analysis.statistics import TensorStatistics, tensor_statistics
 from explorer.analysis.survey_cache import CachedSurvey, SurveyCache
-from explorer.analysis.surveys import run_survey, telling_rows
+from explorer.analysis.surveys import SurveyRow, run_survey, telling_rows
 from explorer.cli import options, output
 from explorer.cli.folders import survey_folder
 from explorer.errors import ExplorerError

@@ -46,7 +46,7 @@ from explorer.present.plan import (
 from explorer.present.problems import REFUSED
 from explorer.present.speed import Speed, speed_here
 from explorer.private_folder import PrivateFolder
-from explorer.stores import Entry
+from explorer.stores.entries import Entry
 from explorer.stores.known import Memo, known_before
 from explorer.text import (
     bits_text,

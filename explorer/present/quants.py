@@ -13,7 +13,7 @@ from explorer.present.fits import Target
 from explorer.present.tables.library import ModelChoice
 from explorer.sources import Address
 from explorer.sources.remote.addresses import HUB, REGISTRY, HubPart, parse_address
-from explorer.stores import Entry
+from explorer.stores.entries import Entry
 from explorer.text import bits_text, plain_text, sentence, shorten
 
 _SHARD: Final = re.compile(r"-\d{5}-of-\d{5}$")

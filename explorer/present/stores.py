@@ -16,7 +16,7 @@ from explorer.errors import FormatError
 from explorer.formats.ollama.manifest import OllamaName, parse_name
 from explorer.sources import Address
 from explorer.sources.remote.addresses import HUB, REGISTRY, HubPart, query_of
-from explorer.stores import Entry, Part, Store, StoreKind
+from explorer.stores.entries import Entry, Part, Store, StoreKind
 from explorer.text import bytes_text, counted, plain_text, shorten
 
 LAYER_TITLES: Final = {

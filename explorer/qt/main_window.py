@@ -211,7 +211,7 @@ class WindowServices(Services):
         from explorer.present.quants import address_of, quants_of, stem_of  # noqa: PLC0415 - rarely needed
         from explorer.qt.library.versions import VersionsDialog  # noqa: PLC0415 - as above
         from explorer.qt.what_if.controls import Scope  # noqa: PLC0415 - as above
-        from explorer.stores import StoreKind  # noqa: PLC0415 - as above
+        from explorer.stores.entries import StoreKind  # noqa: PLC0415 - as above
 
         window = self._window
         find = window.panels.downloads()

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from explorer.qt.survey.session import SurveySession
     from explorer.qt.weights.panel import WeightsView
     from explorer.qt.what_if.page import WhatIfPage
-    from explorer.stores import Entry
+    from explorer.stores.entries import Entry
 
 View = TypeVar("View", bound=QWidget)
 

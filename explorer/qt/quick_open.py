@@ -34,7 +34,7 @@ from explorer.qt.widgets.painting import stand_on_page
 from explorer.qt.widgets.table_model import Index, ItemRole
 from explorer.qt.widgets.table_view import RoomyDelegate, SearchEdit
 from explorer.sources import is_address, parse_address
-from explorer.stores import Entry as StoredEntry
+from explorer.stores.entries import Entry as StoredEntry
 from explorer.text import bytes_text, integer_text, plain_text, shorten
 
 MOST_FOUND: Final = 200

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from explorer.analysis.matching.pairing import Match, Matching
     from explorer.planner.logs.perplexity import Quality
     from explorer.present.tables.what_if import Trial
-    from explorer.stores import Entry
+    from explorer.stores.entries import Entry
 
 
 @dataclass(frozen=True, slots=True)

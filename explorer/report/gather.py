@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from explorer.analysis import TensorStatistics
 from explorer.analysis.columns import ErrorColumns, StatisticsColumns, Summaries, model_summaries
 from explorer.analysis.errors.compare import Comparison
 from explorer.analysis.errors.models import error_columns
 from explorer.analysis.matching.pairing import Matching, match_models
 from explorer.analysis.recipes.fits import MixRow, RecipeFit, compare_with_recipes, type_mix
+from explorer.analysis.statistics import TensorStatistics
 from explorer.analysis.survey_cache import SurveyCache
 from explorer.analysis.surveys import run_survey, telling_rows
 from explorer.errors import ExplorerError, PlanError

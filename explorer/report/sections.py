@@ -18,9 +18,9 @@ from statistics import median
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from explorer import __version__
-from explorer.analysis import TensorStatistics
 from explorer.analysis.columns import Source, Summaries, outlier_ratio, relative_step_error
 from explorer.analysis.recipes.fits import RecipeFit, rules_source
+from explorer.analysis.statistics import TensorStatistics
 from explorer.errors import ExplorerError
 from explorer.formats.model import MetadataEntry
 from explorer.planner.plans import Plan, difference_notes

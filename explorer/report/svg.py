@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, TypeAlias
 
-from explorer.analysis import Histogram
+from explorer.analysis.histogram import Histogram
 from explorer.text import float_text, integer_text, shorten
 
 OTHER: Final = "#999999"

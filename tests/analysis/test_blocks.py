@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from explorer.analysis import block_statistics, tensor_statistics
-from explorer.analysis.blocks import level_error
+from explorer.analysis.blocks import block_statistics, level_error
+from explorer.analysis.statistics import tensor_statistics
 from explorer.formats import open_model
 from explorer.quantization import TENSOR_TYPES
 from tests.helpers.tensors import QUANTIZED, float_tensor, random_blocks, tensor_of

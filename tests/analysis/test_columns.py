@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer.analysis import compare_tensors, tensor_statistics
 from explorer.analysis.columns import (
     ErrorColumns,
     Known,
@@ -19,7 +18,9 @@ from explorer.analysis.columns import (
     percentiles_within,
     summaries,
 )
+from explorer.analysis.errors.compare import compare_tensors
 from explorer.analysis.model_grid import model_grid
+from explorer.analysis.statistics import tensor_statistics
 from explorer.formats import open_model
 from explorer.formats.columns import tensor_arrays
 from tests.helpers.model_pairs import write_gguf

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from explorer.analysis import requantize
 from explorer.analysis.errors.pairs import RUN_WEIGHTS
 from explorer.analysis.importance import importance_of
-from explorer.analysis.requantization import Requantized
+from explorer.analysis.requantization import Requantized, requantize
 from explorer.analysis.rounding import rounded_type, rounding_types
 from explorer.errors import ExplorerError, FormatError
 from explorer.formats import Tensor, open_model

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from explorer.analysis import TensorStatistics, statistics, tensor_statistics
+from explorer.analysis import statistics
 from explorer.analysis.blocks import RunningLevels, running_levels
 from explorer.analysis.histogram import Histogram
 from explorer.analysis.moments import PERCENTS, Moments
-from explorer.analysis.statistics import GrowingStatistics
+from explorer.analysis.statistics import GrowingStatistics, TensorStatistics, tensor_statistics
 from explorer.errors import FormatError
 from explorer.formats import Tensor, open_model
 from explorer.parallel import never

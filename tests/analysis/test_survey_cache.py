@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer.analysis import SurveyRow, TensorStatistics, tensor_statistics
 from explorer.analysis import surveys as survey_run
+from explorer.analysis.statistics import TensorStatistics, tensor_statistics
 from explorer.analysis.survey_cache import NO_HISTOGRAM, CachedSurvey, SurveyCache, identify
-from explorer.analysis.surveys import run_survey
+from explorer.analysis.surveys import SurveyRow, run_survey
 from explorer.errors import ExplorerError
 from explorer.formats import Model, Tensor, open_model
 from explorer.private_folder import PrivateFolder

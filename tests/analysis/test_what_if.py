@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from explorer.analysis import compare_tensors, requantize
+from explorer.analysis.errors.compare import compare_tensors
 from explorer.analysis.errors.pairs import PairErrors
 from explorer.analysis.matching.pairing import match_models
 from explorer.analysis.matching.views import ViewReader
+from explorer.analysis.requantization import requantize
 from explorer.analysis.what_if import (
     PRESENT,
     RunningTotal,

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from explorer.analysis import TensorErrors, compare_tensors
+from explorer.analysis.errors.compare import TensorErrors, compare_tensors
 from explorer.formats import open_model
 from explorer.quantization import dequantize
 from tests.benchmarks.report import Report

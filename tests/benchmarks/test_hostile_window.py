@@ -25,7 +25,7 @@ from explorer.qt.main_window import MainWindow
 from explorer.qt.panels import PANEL_MODULES, Panels
 from explorer.qt.settings import Settings
 from explorer.qt.widgets.table_view import ListPanel
-from explorer.stores import Place, StoreKind
+from explorer.stores.entries import Place, StoreKind
 from tests.benchmarks.heartbeat import Heartbeat
 from tests.benchmarks.report import Report
 from tests.helpers.services import RecordingServices

@@ -10,7 +10,8 @@ import pytest
 from explorer.planner import Device, Host
 from explorer.planner.plans import Level
 from explorer.present.fits import Target, fit_at
-from explorer.stores import Place, StoreKind, read_details, read_stores
+from explorer.stores.entries import Place, StoreKind
+from explorer.stores.library import read_details, read_stores
 from tests.benchmarks.report import Report
 from tests.benchmarks.timing import best_seconds, seconds
 from tests.helpers.sparse_models import Shape

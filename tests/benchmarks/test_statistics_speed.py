@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from explorer.analysis import tensor_statistics
+from explorer.analysis.statistics import tensor_statistics
 from explorer.formats import open_model
 from explorer.quantization import TENSOR_TYPES, quantize
 from tests.benchmarks.report import Report

@@ -205,7 +205,7 @@ def test_no_other_error_of_the_system_is_told_as_standard_output(
 def test_a_survey_ends_when_its_reader_goes_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from explorer.analysis import survey
+    from explorer.analysis.surveys import survey
     from explorer.cli import output
     from explorer.formats import open_model
     from explorer.present.tables.statistics import PRINTED

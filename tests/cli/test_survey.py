@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from explorer.analysis import TensorStatistics
+from explorer.analysis.statistics import TensorStatistics
 from explorer.cli.main import main
 from explorer.errors import FormatError
 from explorer.formats import Tensor

@@ -16,8 +16,10 @@ from explorer.planner.devices import MAX_MEMORY
 from explorer.present import fits
 from explorer.present.fits import ModelFit, Target, fit_at, known_fits
 from explorer.private_folder import PrivateFolder
-from explorer.stores import Entry, Place, Store, StoreKind, known, scan
+from explorer.stores import known
+from explorer.stores.entries import Entry, Place, Store, StoreKind
 from explorer.stores.known import known_headers
+from explorer.stores.library import scan
 from explorer.text import ByteUnits, Notation, writing
 from tests.helpers.ollama_store import OllamaStore
 from tests.helpers.safetensors_writer import safetensors_bytes

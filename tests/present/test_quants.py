@@ -16,7 +16,7 @@ from explorer.present.quants import address_of, quants_of, recommend, stem_of
 from explorer.present.speed import Speed
 from explorer.present.tables.library import ModelChoice
 from explorer.sources.remote.addresses import parse_address
-from explorer.stores import Entry
+from explorer.stores.entries import Entry
 
 AT = Target((), None, settings=Settings(context=8192))
 

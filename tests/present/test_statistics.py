@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from explorer.analysis import TensorStatistics, tensor_statistics
 from explorer.analysis.columns import StatisticsColumns, outlier_ratio, quotient
+from explorer.analysis.statistics import TensorStatistics, tensor_statistics
 from explorer.formats import open_model
 from explorer.present.tables.lines import lines_of
 from explorer.present.tables.statistics import STATISTICS

@@ -23,7 +23,7 @@ from explorer.qt.jobs import JobRunner
 from explorer.qt.main_window import MainWindow
 from explorer.qt.references import Partner, ReferenceBar, References, Rounding, original_of
 from explorer.quantization import dequantize, quantize
-from explorer.stores import Entry
+from explorer.stores.entries import Entry
 from tests.helpers.model_pairs import arrays_of, write_gguf
 from tests.helpers.services import RecordingServices
 from tests.helpers.window import wait_idle

@@ -26,7 +26,6 @@ from PySide6.QtWidgets import QLabel
 from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
-from explorer.analysis import survey, tensor_statistics
 from explorer.analysis.adapters import Update
 from explorer.analysis.block_detail import BlockReader
 from explorer.analysis.block_search import read_compared
@@ -39,6 +38,8 @@ from explorer.analysis.importance import EntryStatistics, MatrixEntry
 from explorer.analysis.matching.pairing import match_models
 from explorer.analysis.recipes.fits import Deviation
 from explorer.analysis.requantization import requantize
+from explorer.analysis.statistics import tensor_statistics
+from explorer.analysis.surveys import survey
 from explorer.analysis.what_if import PRESENT, SizeAfter
 from explorer.cli import output
 from explorer.cli.main import main
@@ -118,7 +119,8 @@ from explorer.qt.widgets.table_model import ItemRole, TableModel
 from explorer.qt.widgets.table_view import TableView
 from explorer.report.gather import PlanTarget, gather
 from explorer.report.sections import rank, report_html, table_of
-from explorer.stores import Blob, Place, StoreKind, read_details, read_stores
+from explorer.stores.entries import Blob, Place, StoreKind
+from explorer.stores.library import read_details, read_stores
 from explorer.text import bytes_text
 from tests.helpers.error_views import ErrorsPanel
 from tests.helpers.model_pairs import write_gguf

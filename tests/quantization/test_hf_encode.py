@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from explorer.analysis import requantize
 from explorer.analysis.errors.pairs import RUN_WEIGHTS, RoundedPair
+from explorer.analysis.requantization import requantize
 from explorer.analysis.rounding import rounded_type, rounder, shape_problem
 from explorer.errors import ExplorerError
 from explorer.formats import open_model

@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from explorer.analysis import Histogram
+from explorer.analysis.histogram import Histogram
 from explorer.present.colours import type_colour
 from explorer.quantization import TENSOR_TYPES
 from explorer.report.svg import (

@@ -12,7 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from explorer.analysis import block_statistics, rounding
+from explorer.analysis import rounding
+from explorer.analysis.blocks import block_statistics
 from explorer.analysis.errors.pairs import MatchedPair
 from explorer.analysis.errors.pictures import picture_errors
 from explorer.analysis.histogram import Binning, RunningCounts

@@ -19,7 +19,7 @@ import pytest
 
 pytest.importorskip("urllib3", reason="the extra [remote] is not installed")
 
-from explorer.analysis import tensor_statistics
+from explorer.analysis.statistics import tensor_statistics
 from explorer.cli.main import main
 from explorer.errors import ExplorerError, FormatError, SeveralModelsError, SourceError
 from explorer.formats import open_model

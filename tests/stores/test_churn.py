@@ -22,18 +22,9 @@ from pathlib import Path
 import pytest
 
 from explorer.errors import SourceError
-from explorer.stores import (
-    Entry,
-    Place,
-    Store,
-    StoreKind,
-    folders,
-    huggingface,
-    library,
-    ollama,
-    read_details,
-    read_stores,
-)
+from explorer.stores import folders, huggingface, library, ollama
+from explorer.stores.entries import Entry, Place, Store, StoreKind
+from explorer.stores.library import read_details, read_stores
 from tests.helpers.safetensors_writer import tensors_bytes
 from tests.helpers.small_gguf import SmallGguf
 

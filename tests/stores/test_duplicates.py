@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 
 from explorer.present.tables.library import lost_text, removals_of, stored_files
-from explorer.stores import Place, StoreKind, read_stores
 from explorer.stores.duplicates import duplicates
+from explorer.stores.entries import Place, StoreKind
+from explorer.stores.library import read_stores
 from tests.helpers.gguf_writer import STRING, GgufFile, TensorSpec
 from tests.helpers.ollama_store import OllamaStore
 

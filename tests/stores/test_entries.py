@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from explorer.stores import Place, StoreKind, default_places, present_places
+from explorer.stores.entries import Place, StoreKind, default_places, present_places
 from tests.helpers.closed_folders import close_folder
 
 HOME = Path("/home/me")

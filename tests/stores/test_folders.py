@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from explorer.stores import Place, Store, StoreKind, folders, read_stores
+from explorer.stores import folders
+from explorer.stores.entries import Place, Store, StoreKind
+from explorer.stores.library import read_stores
 from tests.helpers.closed_folders import close_folder
 from tests.helpers.safetensors_writer import tensors_bytes
 

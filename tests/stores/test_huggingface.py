@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from explorer.formats import open_model
-from explorer.stores import Place, Store, StoreKind, read_details, read_stores
+from explorer.stores.entries import Place, Store, StoreKind
+from explorer.stores.library import read_details, read_stores
 from tests.helpers.safetensors_writer import tensors_bytes
 from tests.helpers.small_gguf import SmallGguf
 

@@ -12,8 +12,10 @@ import pytest
 
 from explorer.parallel import never
 from explorer.private_folder import PrivateFolder
-from explorer.stores import Details, Entry, Place, Store, StoreKind, known, read_details, scan
+from explorer.stores import known
+from explorer.stores.entries import Entry, Place, Store, StoreKind
 from explorer.stores.known import known_headers
+from explorer.stores.library import Details, read_details, scan
 from tests.helpers.ollama_store import OllamaStore
 from tests.helpers.safetensors_writer import safetensors_bytes
 from tests.helpers.small_gguf import SmallGguf

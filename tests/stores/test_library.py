@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from explorer.stores import Entry, Place, Store, StoreKind, read_details, read_stores, scan
+from explorer.stores.entries import Entry, Place, Store, StoreKind
+from explorer.stores.library import read_details, read_stores, scan
 from explorer.stores.ollama import digest_fault, manifest_blobs
 from tests.helpers.ollama_store import OllamaStore
 from tests.helpers.safetensors_writer import write_tensors

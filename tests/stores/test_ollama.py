@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.formats import Severity
-from explorer.stores import Entry, Place, Store, StoreKind, read_details, read_stores
+from explorer.stores.entries import Entry, Place, Store, StoreKind
+from explorer.stores.library import read_details, read_stores
 from tests.helpers.closed_folders import close_folder
 from tests.helpers.json_values import JSON
 from tests.helpers.ollama_store import OllamaStore

@@ -28,8 +28,9 @@ from explorer.present.tables.table import (
     Kind,
     Table,
 )
-from explorer.stores import Blob, Details, Entry, Part, Store, identify
 from explorer.stores.duplicates import duplicates
+from explorer.stores.entries import Blob, Entry, Part, Store
+from explorer.stores.library import Details, identify
 from explorer.text import counted, plain_text, shorten
 
 if TYPE_CHECKING:  # a list of models without fits loads no planner

@@ -108,7 +108,7 @@ class StartPage(QtWidgets.QWidget):
         self._unfilled: QtWidgets.QVBoxLayout | None = layout
 
     def _show_stores(self, layout: QtWidgets.QVBoxLayout) -> None:
-        from explorer.stores import this_machine  # noqa: PLC0415 - the first paint is sooner
+        from explorer.stores.entries import this_machine  # noqa: PLC0415 - the first paint is sooner
 
         title = "Where the library looks for downloads"
         places = [(place.kind.program, str(place.root)) for place in this_machine()]

@@ -27,7 +27,7 @@ from explorer.parallel import Check
 from explorer.present.stores import LAYER_TITLES
 from explorer.qt.library.rows import Pages, Row, RowKind, note_row, title_of
 from explorer.sources import FileSource
-from explorer.stores import Entry, StoreKind
+from explorer.stores.entries import Entry, StoreKind
 from explorer.text import counted, integer_text, shape_text
 
 _CHECK_EVERY: Final = 512

@@ -20,7 +20,8 @@ from explorer.qt.library.nodes import Filter, LibraryColumn, Node, ordered
 from explorer.qt.library.rows import Row, RowKind, note_row
 from explorer.qt.widgets.painting import plain_tip
 from explorer.qt.widgets.table_model import LEFT, RIGHT, Index, ItemRole
-from explorer.stores import Details, Entry
+from explorer.stores.entries import Entry
+from explorer.stores.library import Details
 from explorer.text import plain_text, shorten
 
 PAGE: Final = 256

@@ -23,7 +23,8 @@ from explorer.present.tables.lines import Line, line
 from explorer.qt.library.rows import Row, RowKind, problem_note, store_summary, title_of
 from explorer.qt.widgets.cells import CellParts
 from explorer.qt.widgets.painting import type_swatch
-from explorer.stores import Details, Store
+from explorer.stores.entries import Store
+from explorer.stores.library import Details
 from explorer.text import bytes_text, integer_text, plain_text
 
 _LISTED: Final = frozenset({RowKind.STORE, RowKind.FAMILY, RowKind.BRANCH})

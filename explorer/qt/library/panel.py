@@ -40,8 +40,9 @@ from explorer.qt.widgets.pages import ContentPage
 from explorer.qt.widgets.segments import SegmentBar
 from explorer.qt.widgets.table_view import FilterBar
 from explorer.qt.widgets.text_view import TextView
-from explorer.stores import Details, Entry
+from explorer.stores.entries import Entry
 from explorer.stores.known import known_headers
+from explorer.stores.library import Details
 from explorer.text import bytes_text, counted, integer_text, plain_text
 
 _NO_MODELS: Final = (

@@ -12,7 +12,6 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 from PySide6.QtCore import QFileSystemWatcher, QObject, QTimer, Signal
 
-from explorer import stores
 from explorer.errors import ExplorerError
 from explorer.formats import Severity
 from explorer.hardware.detect import detect
@@ -23,35 +22,37 @@ from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.library.contents import read_contents
 from explorer.qt.library.nodes import Node
 from explorer.qt.library.rows import Listing, Row, list_stores, note_row, place_of
+from explorer.stores.entries import Entry, Place, present_places, this_machine
+from explorer.stores.library import scan
 from explorer.text import plain_text
 
 _WORK_SECONDS: Final = 0.002
 _SLEEP_SECONDS: Final = 0.001
 
-Places = Callable[[], list[stores.Place]]
+Places = Callable[[], list[Place]]
 Fact = TypeVar("Fact")
-Read: TypeAlias = Callable[[stores.Entry, Check], Fact]
+Read: TypeAlias = Callable[[Entry, Check], Fact]
 Prepare: TypeAlias = Callable[[], AbstractContextManager[Read[Fact]]]
 
 
-def machine_places() -> list[stores.Place]:
-    return stores.present_places(stores.this_machine())
+def machine_places() -> list[Place]:
+    return present_places(this_machine())
 
 
-def all_places(places: Sequence[stores.Place], folders: Iterable[Path]) -> list[stores.Place]:
+def all_places(places: Sequence[Place], folders: Iterable[Path]) -> list[Place]:
     """Return stores and the folders that the user added to them, each once; for a worker."""
     roots = {place.root for place in places}
     return [*places, *(place_of(each) for each in dict.fromkeys(folders) if each not in roots)]
 
 
 def downloaded(
-    places: Sequence[stores.Place], folders: Iterable[Path], check: Check
-) -> list[tuple[stores.Entry, str]]:
+    places: Sequence[Place], folders: Iterable[Path], check: Check
+) -> list[tuple[Entry, str]]:
     """Return all models of these stores and folders, with the program of each; for a worker."""
     return [
         (found, place.kind.program)
-        for place, found in stores.scan(all_places(places, folders), check)
-        if isinstance(found, stores.Entry)
+        for place, found in scan(all_places(places, folders), check)
+        if isinstance(found, Entry)
     ]
 
 
@@ -100,7 +101,7 @@ class Scanner(QObject):
         self.took_seconds = 0.0
         self.places = places
         self._slot = JobSlot(runner, self)
-        self._known: dict[stores.Place, Row] = {}
+        self._known: dict[Place, Row] = {}
 
     @property
     def busy(self) -> bool:
@@ -166,10 +167,10 @@ class EntryReader(QObject, Generic[Fact]):
         super().__init__(parent)
         self._slot = JobSlot(runner, self)
         self._title, self.prepare = title, prepare
-        self._wanted: frozenset[stores.Entry] = frozenset()
+        self._wanted: frozenset[Entry] = frozenset()
         # of this run alone; preferred entries come twice
-        self._waiting: deque[stores.Entry] = deque()
-        self._found: deque[tuple[stores.Entry, Fact]] = deque()
+        self._waiting: deque[Entry] = deque()
+        self._found: deque[tuple[Entry, Fact]] = deque()
 
     @property
     def busy(self) -> bool:
@@ -181,7 +182,7 @@ class EntryReader(QObject, Generic[Fact]):
         self._slot.cancel()
         self._found.clear()
 
-    def read(self, entries: Iterable[stores.Entry]) -> None:
+    def read(self, entries: Iterable[Entry]) -> None:
         """Open these models, and none of those asked for before."""
         self._slot.cancel()
         self._report()  # what is known is not read again
@@ -192,7 +193,7 @@ class EntryReader(QObject, Generic[Fact]):
             return
 
         def work(job: Job) -> None:
-            done: set[stores.Entry] = set()
+            done: set[Entry] = set()
             check = _yielding(job)
             with prepare() as read:
                 while waiting:
@@ -208,7 +209,7 @@ class EntryReader(QObject, Generic[Fact]):
         job.published.connect(self._report)
         job.finished.connect(self._end_stopped)
 
-    def prefer(self, entries: Iterable[stores.Entry]) -> None:
+    def prefer(self, entries: Iterable[Entry]) -> None:
         """Open these models before the others."""
         self._waiting.extendleft(reversed([each for each in entries if each in self._wanted]))
 

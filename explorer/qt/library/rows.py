@@ -20,8 +20,9 @@ from explorer.formats.tensors import natural_key
 from explorer.model_files import hub_name
 from explorer.parallel import Check
 from explorer.present.model import gravest, mark
-from explorer.stores import Blob, Entry, PartialDownload, Place, Store, StoreKind, scan
+from explorer.stores.entries import Blob, Entry, PartialDownload, Place, Store, StoreKind
 from explorer.stores.huggingface import is_hub_cache
+from explorer.stores.library import scan
 from explorer.stores.ollama import is_ollama_store, models_folder
 from explorer.text import bytes_text, counted, plain_text, shorten
 

@@ -10,9 +10,9 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from explorer.analysis import Histogram, Moments, TensorStatistics
-from explorer.analysis.histogram import Binning
-from explorer.analysis.moments import percentiles
+from explorer.analysis.histogram import Binning, Histogram
+from explorer.analysis.moments import Moments, percentiles
+from explorer.analysis.statistics import TensorStatistics
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor
 from explorer.qt.widgets.curves import HistogramCurve, histogram_of

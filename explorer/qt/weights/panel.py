@@ -13,8 +13,7 @@ import numpy as np
 from PySide6.QtCore import QByteArray, QObject, Signal
 from PySide6.QtWidgets import QWidget
 
-from explorer.analysis import BlockStatistics, Distribution
-from explorer.analysis.blocks import is_quantized
+from explorer.analysis.blocks import BlockStatistics, Distribution, is_quantized
 from explorer.analysis.tensor_map.draw import Quantity
 from explorer.formats.tensors import Tensor
 from explorer.parallel import LruCache

@@ -14,9 +14,9 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from explorer.analysis import BlockStatistics, Histogram, TensorStatistics, block_statistics
-from explorer.analysis.histogram import Binning, RunningCounts, count_weights
-from explorer.analysis.statistics import GrowingStatistics
+from explorer.analysis.blocks import BlockStatistics, block_statistics
+from explorer.analysis.histogram import Binning, Histogram, RunningCounts, count_weights
+from explorer.analysis.statistics import GrowingStatistics, TensorStatistics
 from explorer.errors import ExplorerError, drop_frames
 from explorer.formats.tensors import TensorName, parse_name
 from explorer.parallel import LruCache

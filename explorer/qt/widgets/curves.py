@@ -16,7 +16,8 @@ from PySide6 import QtGui
 from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtWidgets import QWidget
 
-from explorer.analysis import Histogram, Moments
+from explorer.analysis.histogram import Histogram
+from explorer.analysis.moments import Moments
 from explorer.present.explanations import picture_text
 from explorer.present.pictures import histogram_sentence
 from explorer.qt.widgets.chart import Chart

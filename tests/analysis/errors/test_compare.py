@@ -7,8 +7,14 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from explorer.analysis import TensorErrors, code_shares, compare_tensors
-from explorer.analysis.errors.compare import Comparison, total_of, unread
+from explorer.analysis.blocks import code_shares
+from explorer.analysis.errors.compare import (
+    Comparison,
+    TensorErrors,
+    compare_tensors,
+    total_of,
+    unread,
+)
 from explorer.analysis.errors.pairs import MatchedPair
 from explorer.analysis.errors.pictures import measure_pairs, picture_errors
 from explorer.analysis.matching.pairing import Match

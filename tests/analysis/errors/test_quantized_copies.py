@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from explorer.analysis import requantize
 from explorer.analysis.errors.compare import Comparison, total_of
 from explorer.analysis.errors.metrics import ErrorMetrics
 from explorer.analysis.matching.pairing import match_models
+from explorer.analysis.requantization import requantize
 from explorer.analysis.surveys import PairRow
 from explorer.formats import open_model
 from tests.helpers.model_pairs import write_gguf, write_safetensors

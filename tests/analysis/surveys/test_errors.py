@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from explorer.analysis import compare_tensors, survey_cache
+from explorer.analysis import survey_cache
 from explorer.analysis import surveys as survey_run
-from explorer.analysis.errors.compare import Comparison, lists_of_all, unread
+from explorer.analysis.errors.compare import Comparison, compare_tensors, lists_of_all, unread
 from explorer.analysis.errors.pairs import MatchedPair, PairErrors, RoundedPair, WeightsPair
 from explorer.analysis.matching.pairing import match_models
 from explorer.analysis.survey_cache import CachedErrors, SurveyCache

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from explorer.analysis import survey, tensor_statistics
+from explorer.analysis.statistics import tensor_statistics
+from explorer.analysis.surveys import survey
 from explorer.errors import FormatError
 from explorer.formats import Model, open_model
 from tests.helpers.gguf_writer import GgufFile, TensorSpec

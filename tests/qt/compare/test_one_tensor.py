@@ -14,9 +14,11 @@ from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
-from explorer.analysis import block_statistics, compare_tensors, tensor_statistics
+from explorer.analysis.blocks import block_statistics
 from explorer.analysis.errors import pairs, pictures
+from explorer.analysis.errors.compare import compare_tensors
 from explorer.analysis.errors.pictures import ErrorPicture
+from explorer.analysis.statistics import tensor_statistics
 from explorer.analysis.tensor_map.draw import Quantity
 from explorer.qt.compare.bar import OriginalChoice
 from explorer.qt.compare.one_tensor import ALL, MOST

@@ -14,7 +14,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.qt.library.panel import LibraryView
 from explorer.qt.settings import Settings
-from explorer.stores import Place, StoreKind
+from explorer.stores.entries import Place, StoreKind
 from tests.helpers.gguf_writer import STRING, U32, GgufFile, TensorSpec
 from tests.helpers.ollama_store import OllamaStore
 from tests.helpers.services import RecordingServices

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from PySide6.QtCore import Qt
 
-from explorer.stores import Place, StoreKind, read_stores
+from explorer.stores.entries import Place, StoreKind
+from explorer.stores.library import read_stores
 from tests.helpers.ollama_store import OllamaStore
 from tests.qt.library.conftest import Panel, gguf_bytes
 

@@ -9,7 +9,7 @@ import pytest
 from PySide6.QtCore import Qt
 
 from explorer.qt.library.nodes import LibraryColumn
-from explorer.stores import Place, StoreKind
+from explorer.stores.entries import Place, StoreKind
 from tests.helpers.ollama_store import OllamaStore
 from tests.qt.library.conftest import Panel, gguf_bytes
 

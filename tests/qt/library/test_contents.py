@@ -11,7 +11,8 @@ import pytest
 from explorer.formats import Severity
 from explorer.qt.library.contents import is_text_file, read_contents, read_text
 from explorer.qt.library.rows import RowKind
-from explorer.stores import Entry, Place, StoreKind, read_stores
+from explorer.stores.entries import Entry, Place, StoreKind
+from explorer.stores.library import read_stores
 from tests.helpers.ollama_store import OllamaStore
 from tests.helpers.safetensors_writer import tensors_bytes
 

@@ -21,7 +21,8 @@ from explorer.qt.library.nodes import LibraryColumn
 from explorer.qt.library.panel import LibraryView
 from explorer.qt.settings import Settings
 from explorer.qt.widgets.table_model import ItemRole
-from explorer.stores import Place, StoreKind, read_stores
+from explorer.stores.entries import Place, StoreKind
+from explorer.stores.library import read_stores
 from explorer.text import bytes_text
 from tests.helpers.elided import elided
 from tests.helpers.ollama_store import OllamaStore

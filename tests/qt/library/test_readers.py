@@ -16,7 +16,8 @@ from explorer.qt.jobs import JobRunner
 from explorer.qt.library import commands
 from explorer.qt.library.readers import EntryReader, FolderWatch
 from explorer.qt.settings import Settings
-from explorer.stores import Details, Entry
+from explorer.stores.entries import Entry
+from explorer.stores.library import Details
 from tests.helpers.patience import PATIENCE_S
 from tests.helpers.services import RecordingServices
 

@@ -10,7 +10,7 @@ from explorer.present.fits import DAMAGED, ModelFit
 from explorer.qt.library.nodes import LibraryColumn, Node, time_text
 from explorer.qt.library.rows import Usage, family_of, problem_note, store_row
 from explorer.qt.widgets.cells import CellParts
-from explorer.stores import Blob, Entry, PartialDownload, Place, Store, StoreKind
+from explorer.stores.entries import Blob, Entry, PartialDownload, Place, Store, StoreKind
 
 HUB = Path("/hub/models--org--name/snapshots/abc")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from explorer.qt.library.nodes import LibraryColumn
-from explorer.stores import Place, StoreKind
+from explorer.stores.entries import Place, StoreKind
 from explorer.text import bytes_text
 from tests.qt.library.conftest import Panel
 

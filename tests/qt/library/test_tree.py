@@ -16,7 +16,8 @@ from explorer.qt.library.model import LibraryModel
 from explorer.qt.library.nodes import LibraryColumn, total_of
 from explorer.qt.library.rows import Pages, Row, RowKind, store_row
 from explorer.qt.library.tree import LibraryTree
-from explorer.stores import Details, Entry, Place, Store, StoreKind
+from explorer.stores.entries import Entry, Place, Store, StoreKind
+from explorer.stores.library import Details
 
 PLACE = Place(StoreKind.OLLAMA, Path("/o"))
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from explorer.analysis import compare_tensors, tensor_statistics
 from explorer.analysis.columns import (
     ErrorColumns,
     Groups,
@@ -17,7 +16,9 @@ from explorer.analysis.columns import (
     parameter_shares,
     shares,
 )
+from explorer.analysis.errors.compare import compare_tensors
 from explorer.analysis.errors.metrics import WeightedErrors
+from explorer.analysis.statistics import tensor_statistics
 from explorer.present.tables.survey import METRICS, metric_named
 from explorer.qt.document import Document
 from tests.helpers.model_pairs import write_gguf

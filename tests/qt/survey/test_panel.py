@@ -11,8 +11,9 @@ import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
-from explorer.analysis import compare_tensors, tensor_statistics
 from explorer.analysis.errors import pairs
+from explorer.analysis.errors.compare import compare_tensors
+from explorer.analysis.statistics import tensor_statistics
 from explorer.formats.attachments import OpenMatrix
 from explorer.qt.document import Document
 from explorer.qt.references import Rounding

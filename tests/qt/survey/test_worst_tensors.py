@@ -13,7 +13,7 @@ from PySide6.QtTest import QAbstractItemModelTester
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
-from explorer.analysis import compare_tensors
+from explorer.analysis.errors.compare import compare_tensors
 from explorer.formats.attachments import OpenMatrix
 from explorer.present.explanations import ABOUT_ERRORS
 from explorer.qt.document import Document

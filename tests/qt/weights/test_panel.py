@@ -15,7 +15,8 @@ from PySide6.QtCore import QByteArray, Qt
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from explorer.analysis import block_statistics, tensor_statistics
+from explorer.analysis.blocks import block_statistics
+from explorer.analysis.statistics import tensor_statistics
 from explorer.qt.document import Document
 from explorer.qt.weights.curves import RangeKind
 from explorer.qt.weights.tensor_panel import Scope

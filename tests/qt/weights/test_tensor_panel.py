@@ -11,7 +11,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QToolButton
 from pytestqt.qtbot import QtBot
 
-from explorer.analysis import block_statistics
+from explorer.analysis.blocks import block_statistics
 from explorer.qt.document import Document
 from explorer.qt.weights.tensor_panel import Scope
 from explorer.quantization import dequantize, quantize

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer.analysis import tensor_statistics
+from explorer.analysis.statistics import tensor_statistics
 from explorer.errors import FormatError
 from explorer.parallel import LruCache
 from explorer.qt.document import Document

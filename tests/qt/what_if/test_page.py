@@ -15,10 +15,12 @@ from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from explorer.analysis import compare_tensors, requantize, surveys
+from explorer.analysis import surveys
+from explorer.analysis.errors.compare import compare_tensors
 from explorer.analysis.errors.metrics import RunningErrors
 from explorer.analysis.errors.pairs import PairErrors, WeightsPair
 from explorer.analysis.importance import importance_of
+from explorer.analysis.requantization import requantize
 from explorer.analysis.rounding import rounding_types
 from explorer.analysis.what_if import SizeAfter, TypeErrors
 from explorer.formats.model import Model
