@@ -261,18 +261,6 @@ NOTHING_TO_FIT: Final = ModelFit(None, "There is nothing that can be opened.", w
 """Of an entry of a store without a model."""
 
 
-def fit_at(path: Path, target: Target, check: Check = never) -> ModelFit:
-    """Open a model, read its header and say how it fits; a failure is a sentence.
-
-    `check` is called now and then; it raises to give up.
-    """
-    try:
-        with open_model(path) as model:
-            return fit_of(model, target, check)
-    except ExplorerError as error:
-        return not_fitted(error)
-
-
 def not_fitted(error: ExplorerError) -> ModelFit:
     """Return what is said of a model that cannot be opened or read."""
     return ModelFit(None, plain_text(error.without_path), word=_UNREAD)
@@ -318,7 +306,7 @@ class _Kept:
 
 
 def _kept_at(path: Path, target: Target, check: Check) -> _Kept:
-    """Do as `fit_at`, for somewhat less and for more main memory, too.
+    """Say how the model at a path fits, for somewhat less and for more main memory, too.
 
     On a machine with GPUs nobody decides by what is free of it: it holds what it has to, or not. So
     what is said alike of both ends is said of all between.
@@ -529,7 +517,7 @@ class Version:
 def version_at(path: Path, target: Target, check: Check = never) -> Version:
     """Open one of several models, read its header and say how it fits; a failure is a sentence.
 
-    The arguments are those of `fit_at`.
+    `check` is called now and then; it raises to give up.
     """
     try:
         with open_model(path) as model:

@@ -9,7 +9,7 @@ import pytest
 
 from explorer.planner import Device, Host
 from explorer.planner.plans import Level
-from explorer.present.fits import Target, fit_at
+from explorer.present.fits import Target, version_at
 from explorer.stores.entries import Place, StoreKind
 from explorer.stores.library import read_details, read_stores
 from tests.benchmarks.report import Report
@@ -44,7 +44,7 @@ def test_which_of_200_models_fit_within_15_times_of_reading_what_they_are(
     found = []
 
     def ours() -> None:
-        found[:] = [fit_at(entry.path, target) for entry in store.entries]
+        found[:] = [version_at(entry.path, target).fit for entry in store.entries]
 
     least = seconds(lambda: [read_details(entry) for entry in store.entries])
     (took,) = best_seconds(ours, runs=2)

@@ -19,7 +19,7 @@ from explorer.planner.engines.ollama import OLLAMA
 from explorer.planner.inputs import PlanInputs
 from explorer.planner.plans import Level, Verdict
 from explorer.planner.request import PlanRequest
-from explorer.present.fits import ModelFit, Target, fit_at, fit_of, fit_statement
+from explorer.present.fits import ModelFit, Target, fit_of, fit_statement, version_at
 from explorer.present.suggestions import advice_changes, suggestions
 from tests.helpers.ollama_store import OllamaStore
 from tests.helpers.small_gguf import SmallGguf
@@ -40,7 +40,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_all_of_it_on_a_large_gpu_with_the_trained_context(model: Path) -> None:
-    found = fit_at(model, Target((gpu(48),), HOST))
+    found = version_at(model, Target((gpu(48),), HOST)).fit
     assert (found.level, found.text, found.context_text) == (Level.FITS, "yes", "131,072")
     assert found.verdict is not None
     assert (found.verdict.gpu_layers, found.verdict.total_layers) == (33, 33)
@@ -51,7 +51,7 @@ def test_all_of_it_on_a_large_gpu_with_the_trained_context(model: Path) -> None:
 def test_the_largest_context_is_the_answer_of_the_planner(
     model: Path, devices: tuple[Device, ...]
 ) -> None:
-    found = fit_at(model, Target(devices, HOST))
+    found = version_at(model, Target(devices, HOST)).fit
     with open_model(model) as opened:
         request = PlanRequest(Hyperparameters.from_model(opened), Settings(), devices, HOST, {})
     assert found.text == "yes"
@@ -104,7 +104,7 @@ def test_experts_on_the_cpu_do_not_hide_the_largest_context(some_models: list[Pa
         h = Hyperparameters.from_model(opened)
     request = PlanRequest(h, Settings(), (gpu(8),), HOST, {})
     answer = solve("context", request, LLAMA_CPP)
-    assert answer.value == fit_at(some_models[3], Target((gpu(8),), HOST)).largest_context
+    assert answer.value == version_at(some_models[3], Target((gpu(8),), HOST)).fit.largest_context
     assert isinstance(answer.value, int)
     assert not answer.also  # nothing is placed that the answer does not name
 
@@ -112,7 +112,7 @@ def test_experts_on_the_cpu_do_not_hide_the_largest_context(some_models: list[Pa
 def test_a_part_of_it_with_the_largest_context_that_can_be_asked_for(model: Path) -> None:
     """Layers go to main memory as the context grows, until that is too small."""
     target = Target((gpu(3.5),), Host(9 * GIB))
-    found = fit_at(model, target)
+    found = version_at(model, target).fit
     assert found.verdict is not None
     layers = found.verdict.gpu_layers
     assert 0 < layers < 33
@@ -133,24 +133,26 @@ def test_all_models_are_planned_with_one_context_and_the_largest_names_its_layer
     model: Path, some_models: list[Path]
 ) -> None:
     asked = Target((gpu(8),), HOST, settings=Settings(context=100_000))
-    found = fit_at(model, asked)
+    found = version_at(model, asked).fit
     assert found.verdict is not None
     layers = found.verdict.gpu_layers
     assert 0 < layers < 33
-    assert found.largest_context == fit_at(model, Target((gpu(8),), HOST)).largest_context
+    assert found.largest_context == version_at(model, Target((gpu(8),), HOST)).fit.largest_context
     assert found.context_text == f"{found.largest_context:,} with all layers"
     said = f"It fits partly on L4 with 100,096 tokens: {layers} of 33 layers. Up to "
     assert fit_statement(found, asked).startswith(said)
     assert fit_statement(found, asked).endswith(
         f"{found.largest_context:,} tokens with all layers."
     )
-    short = fit_at(some_models[1], Target((gpu(48),), HOST, settings=Settings(context=100_000)))
+    short = version_at(
+        some_models[1], Target((gpu(48),), HOST, settings=Settings(context=100_000))
+    ).fit
     assert (short.level, short.context_text) == (Level.FITS, "8,192")  # it was trained for these
 
 
 def test_experts_on_the_cpu(tmp_path: Path) -> None:
     path = Shape(blocks=8, experts=8).write(tmp_path / "experts.gguf")
-    found = fit_at(path, Target((gpu(4.5),), HOST))
+    found = version_at(path, Target((gpu(4.5),), HOST)).fit
     assert found.verdict is not None
     assert found.verdict.gpu_layers == found.verdict.total_layers == 9
     assert found.text == f"partly, experts of {found.verdict.expert_layers} of 9 layers on the CPU"
@@ -158,10 +160,10 @@ def test_experts_on_the_cpu(tmp_path: Path) -> None:
 
 
 def test_without_a_gpu_main_memory_decides(model: Path) -> None:
-    found = fit_at(model, Target((), HOST))
+    found = version_at(model, Target((), HOST)).fit
     assert (found.level, found.text) == (Level.FITS, "yes, on the CPU")
     assert found.largest_context == 131072
-    none = fit_at(model, Target((), Host(2 * GIB)))
+    none = version_at(model, Target((), Host(2 * GIB))).fit
     assert (none.level, none.text, none.context_text) == (Level.NOT, "no", "")
     assert "main memory" in none.sentence
 
@@ -170,12 +172,14 @@ def test_main_memory_that_is_short_of_the_program_s_own_context_may_hold_a_short
     model: Path,
 ) -> None:
     """llama.cpp's own fit does not count weights that it repacks, and takes too many tokens."""
-    found = fit_at(model, Target((), Host(8 * GIB, total=8 * GIB)))
+    found = version_at(model, Target((), Host(8 * GIB, total=8 * GIB))).fit
     assert (found.level, found.state) == (Level.FITS, "Fits, on the CPU")
     assert 16_384 < (found.largest_context or 0) < 65_536
     most = f"Fits with at most {found.context_text} tokens. What the program takes by itself does "
     assert found.sentence.startswith(f"{most}not fit: ")
-    smaller = fit_at(model, Target((), Host(3 * GIB, total=3 * GIB)))  # weights alone are more
+    smaller = version_at(
+        model, Target((), Host(3 * GIB, total=3 * GIB))
+    ).fit  # weights alone are more
     assert (smaller.level, smaller.largest_context) == (Level.NOT, None)
 
 
@@ -187,7 +191,7 @@ def test_what_lies_in_ollama_s_store_is_planned_as_ollama_starts_it(
     path = store.manifest(
         [store.layer("model", small.read_bytes())], "registry.ollama.ai/library/tiny/latest"
     )
-    found = fit_at(path, Target((gpu(8),), HOST, {"OLLAMA_CONTEXT_LENGTH": "2048"}))
+    found = version_at(path, Target((gpu(8),), HOST, {"OLLAMA_CONTEXT_LENGTH": "2048"})).fit
     assert (found.engine, found.text, found.largest_context) == ("ollama", "yes", 131072)
 
 
@@ -240,12 +244,12 @@ def test_what_cannot_be_planned_says_why(tmp_path: Path) -> None:
         (bare, "No plan"),
         (tmp_path / "none.gguf", "Cannot be read"),
     ):
-        found = fit_at(path, target)
+        found = version_at(path, target).fit
         assert found.level is found.order is found.largest_context is None
         assert (found.state, found.text) == (word, word.lower())
         assert found.sentence
-    assert "nothing to plan" in fit_at(odd, target).sentence
-    assert "number of layers (block_count)" in fit_at(bare, target).sentence
+    assert "nothing to plan" in version_at(odd, target).fit.sentence
+    assert "number of layers (block_count)" in version_at(bare, target).fit.sentence
 
 
 def test_a_damaged_model_does_not_fit_however_much_memory_there_is(
@@ -255,7 +259,7 @@ def test_a_damaged_model_does_not_fit_however_much_memory_there_is(
     with model.open("rb") as whole:  # 4 GiB
         cut.write_bytes(whole.read(1 << 20))
     target = Target((gpu(48),), HOST)
-    found = fit_at(cut, target)
+    found = version_at(cut, target).fit
     assert (found.level, found.state, found.text) == (None, "Damaged", "damaged")
     assert found.damaged
     assert "cut short" in found.sentence
@@ -283,7 +287,7 @@ def test_a_check_that_raises_ends_it(model: Path) -> None:
         raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        fit_at(model, Target((gpu(8),), HOST), stop)
+        version_at(model, Target((gpu(8),), HOST), stop)
 
 
 @given(
@@ -345,14 +349,14 @@ def test_few_graphs_are_built_to_say_whether_a_model_fits(
 
     found = compute._sizes
     monkeypatch.setattr(compute, "_sizes", sizes)
-    assert fit_at(model, Target((gpu(size),), HOST)).largest_context
+    assert version_at(model, Target((gpu(size),), HOST)).fit.largest_context
     assert 3 <= len(built) <= 9
 
 
 def test_speed_is_a_range_with_what_slows_it(model: Path) -> None:
     card = replace(gpu(8), name="NVIDIA GeForce RTX 4070")
-    whole = fit_at(model, Target((card,), HOST)).speed
-    part = fit_at(model, Target((replace(card, free=int(3.5 * GIB)),), HOST)).speed
+    whole = version_at(model, Target((card,), HOST)).fit.speed
+    part = version_at(model, Target((replace(card, free=int(3.5 * GIB)),), HOST)).fit.speed
     assert whole is not None
     assert part is not None
     assert part.most < whole.most
@@ -360,7 +364,7 @@ def test_speed_is_a_range_with_what_slows_it(model: Path) -> None:
     assert part.reason.split(" cost ")[0].endswith("layers on the CPU")
     assert part.reason.endswith(" tokens/s.")
     slower = Target((card,), HOST, bandwidths={card.name: 252_000_000_000})
-    halved = fit_at(model, slower).speed
+    halved = version_at(model, slower).fit.speed
     assert halved is not None
     assert halved.most < 0.6 * whole.most
-    assert fit_at(model, Target((), Host(2 * GIB))).speed is None  # it does not fit
+    assert version_at(model, Target((), Host(2 * GIB))).fit.speed is None  # it does not fit

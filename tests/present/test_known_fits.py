@@ -14,7 +14,7 @@ from explorer.parallel import Check, never
 from explorer.planner import Device, Host, Settings
 from explorer.planner.devices import MAX_MEMORY
 from explorer.present import fits
-from explorer.present.fits import ModelFit, Target, fit_at, known_fits
+from explorer.present.fits import ModelFit, Target, known_fits, version_at
 from explorer.private_folder import PrivateFolder
 from explorer.stores import known
 from explorer.stores.entries import Entry, Place, Store, StoreKind
@@ -99,7 +99,7 @@ def _fits(
 
 
 def _expected(entries: list[Entry], target: Target = TARGET) -> dict[str, ModelFit]:
-    return {entry.name: fit_at(entry.path, target) for entry in entries}
+    return {entry.name: version_at(entry.path, target).fit for entry in entries}
 
 
 def test_the_second_look_opens_no_model(
@@ -203,7 +203,7 @@ def test_what_both_ends_of_free_main_memory_say_all_between_say(
         kept = fits._kept_at(model, Target((card,), Host(free * GIB)), never)
         for part in range(5):
             between = kept.least + (kept.most - kept.least) * part // 4
-            assert fit_at(model, Target((card,), Host(between))) == kept.fit
+            assert version_at(model, Target((card,), Host(between))).fit == kept.fit
 
 
 def test_sizes_are_told_in_the_units_of_now(entries: list[Entry], folder: PrivateFolder) -> None:

@@ -59,7 +59,7 @@ from explorer.present import differences, tables
 from explorer.present.attachments import EntryRow, UpdateRow
 from explorer.present.curves import make_curves
 from explorer.present.engines import PlanRow
-from explorer.present.fits import Target, fit_at, version_at
+from explorer.present.fits import Target, version_at
 from explorer.present.plan import memory_bars, remarks
 from explorer.present.quantization import DeclaredLine, DeclaredQuantization
 from explorer.present.survey import summary_lines
@@ -448,7 +448,10 @@ def rows_of_contents(path: Path) -> Iterator[tuple[str, Table[Any], Any]]:
     target = Target((), None)
     yield (
         *("models", LIBRARY),
-        [DownloadedModel(e, read_details(e), fit_at(e.path, target)) for e in store.entries],
+        [
+            DownloadedModel(e, read_details(e), version_at(e.path, target).fit)
+            for e in store.entries
+        ],
     )
     blob = Blob("sha256-12", path, 7, ("a:latest", "b:latest"))
     files = [StoredFile.of(blob, store), StoredFile.of(blob, store, finished=False)]

@@ -14,7 +14,7 @@ from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
 from explorer.planner import Device, Host
-from explorer.present.fits import Target, fit_at
+from explorer.present.fits import Target, version_at
 from explorer.qt.library import commands, readers
 from explorer.qt.library.commands import FreeDialog
 from explorer.qt.library.nodes import LibraryColumn
@@ -545,7 +545,8 @@ def test_models_say_how_they_fit_the_machine_that_is_planned_for(
         for name in ("eight", "four", "other")
     }
     expected = {
-        name: fit_at(sized.root / f"{name}.gguf", _target(3.5)) for name in ("eight", "four")
+        name: version_at(sized.root / f"{name}.gguf", _target(3.5)).fit
+        for name in ("eight", "four")
     }
     assert texts == {
         "eight": [expected["eight"].state, expected["eight"].context_text],
