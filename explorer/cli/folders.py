@@ -182,7 +182,7 @@ def opened(
         row = FolderRow(entry.name, str(entry.path))
         try:
             model = stack.enter_context(open_model(entry.path))
-            if kind_of(model) is not None:  # an adapter, a projector, an importance matrix
+            if kind_of(model) is not None or model.architecture == "clip":
                 continue
             row = replace(row, type=describe(model).main_type, size=model)
             prepared = prepare(model)

@@ -93,6 +93,27 @@ def test_a_model_that_cannot_be_read_hides_no_other(folder: Path, capsys: Captur
         assert "broken.gguf" in output.err
 
 
+@pytest.mark.parametrize(
+    ("command", "more"),
+    [
+        ("compare", ["--original", "{}/original.gguf"]),
+        ("survey", ["--each"]),
+        ("recipes", ["--each", "--recipe", "Q8_0"]),
+    ],
+)
+def test_what_is_no_whole_model_is_left_out(
+    folder: Path, command: str, more: list[str], capsys: Capture
+) -> None:
+    asked = [command, str(folder), *(one.format(folder) for one in more), "--json"]
+    assert main(asked) == 0
+    alone = capsys.readouterr().out
+    factors = {"blk.0.ffn_up.weight.lora_a": (16, 256), "blk.0.ffn_up.weight.lora_b": (2, 16)}
+    write_gguf(folder / "adapter.gguf", "llama", arrays_of(factors))
+    write_gguf(folder / "mmproj.gguf", "clip", arrays_of({"v.blk.0.ffn_up.weight": (16, 256)}))
+    assert main(asked) == 0
+    assert capsys.readouterr().out == alone
+
+
 def test_statistics_of_all_models(folder: Path, capsys: Capture) -> None:
     assert main(["survey", str(folder), "--each", "--json"]) == 0
     models = {one["model"]: one for one in json.loads(capsys.readouterr().out)["models"]}
