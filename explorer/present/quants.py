@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from explorer.errors import Choice, FormatError
 from explorer.planner.plans import Level
 from explorer.present.fits import Target
-from explorer.present.tables.library import ModelChoice
+from explorer.present.tables.quants import UNREAD, ListedModel
 from explorer.sources import Address
 from explorer.sources.remote.addresses import HUB, REGISTRY, HubPart, parse_address
 from explorer.stores.entries import Entry
@@ -81,7 +81,7 @@ def address_of(path: Path, name: str, *, of_ollama: bool = False) -> Address | N
     return None
 
 
-def original_among(choices: Sequence[ModelChoice]) -> int | None:
+def original_among(choices: Sequence[ListedModel]) -> int | None:
     """Return the place of the model that was not quantized, of this machine; None without one."""
     here = [at for at, one in enumerate(choices) if not isinstance(one.path, Address)]
     best = max(here, key=lambda at: choices[at].bits, default=None)
@@ -100,7 +100,7 @@ class Recommendation(NamedTuple):
     sentence: str
 
 
-def recommend(choices: Sequence[ModelChoice], target: Target) -> Recommendation | None:
+def recommend(choices: Sequence[ListedModel], target: Target) -> Recommendation | None:
     """Say which quant to take: of those that fit whole, the one with the most bits per weight.
 
     More than `_ENOUGH_BITS` are not worth their bytes. Where it has less than `_FEW_BITS`, one that
@@ -108,9 +108,9 @@ def recommend(choices: Sequence[ModelChoice], target: Target) -> Recommendation 
     fastest. None until the headers of all were read.
     """
     at = f"with {target.asked_text}"
-    if not choices or any(one.version is None for one in choices):
+    if not choices or any(one.version is UNREAD for one in choices):
         return None
-    whole = [place for place, one in enumerate(choices) if one.level is Level.FITS]
+    whole = [place for place, one in enumerate(choices) if one.fit.level is Level.FITS]
     if whole:
         few = [place for place in whole if choices[place].bits <= _ENOUGH_BITS]
         best = max(few, key=lambda place: choices[place].bits, default=-1)
@@ -125,45 +125,45 @@ def recommend(choices: Sequence[ModelChoice], target: Target) -> Recommendation 
         if len(choices) == 1:
             why = f"It fits {at}."
         return Recommendation(best, f"Take {_name(choices[best])}. {why}{_speed(choices[best])}")
-    if all(one.level is None for one in choices):
+    if all(one.fit.level is None for one in choices):
         which = "any of them" if len(choices) > 1 else "it"
         return Recommendation(None, f"There is no plan for {which}.")
-    partly = [place for place, one in enumerate(choices) if one.level is Level.PARTLY]
+    partly = [place for place, one in enumerate(choices) if one.fit.level is Level.PARTLY]
     if not partly:
         return Recommendation(None, f"{_none(choices)} {at}.")
     best = max(partly, key=lambda place: _most_speed(choices[place]))
     fastest = f"Take {_name(choices[best])}, which runs fastest" if len(choices) > 1 else "It runs"
-    why = f"{fastest} with {choices[best].part}."
+    why = f"{fastest} with {choices[best].fit.part}."
     return Recommendation(best, f"{_none(choices)} whole {at}. {why}{_speed(choices[best])}")
 
 
-def _is_usable(choice: ModelChoice) -> bool:
+def _is_usable(choice: ListedModel) -> bool:
     """Return whether one that fits partly has enough bits and is quick enough."""
-    likely = None if choice.speed is None else choice.speed.empty.likely
-    enough = choice.level is Level.PARTLY and _FEW_BITS <= choice.bits <= _ENOUGH_BITS
+    likely = None if choice.fit.speed is None else choice.fit.speed.empty.likely
+    enough = choice.fit.level is Level.PARTLY and _FEW_BITS <= choice.bits <= _ENOUGH_BITS
     return enough and likely is not None and likely[0] >= _GOOD_SPEED
 
 
-def _rather(choice: ModelChoice, whole: ModelChoice, at: str) -> str:
+def _rather(choice: ListedModel, whole: ListedModel, at: str) -> str:
     """Say why to take one that fits partly, where the best that fits whole has few bits."""
     return (
-        f"Take {_name(choice)}: it fits partly ({choice.part}) {at} and runs at "
-        f"{choice.speed.words if choice.speed else ''}. {_name(whole)} fits whole, but has "
+        f"Take {_name(choice)}: it fits partly ({choice.fit.part}) {at} and runs at "
+        f"{choice.fit.speed.words if choice.fit.speed else ''}. {_name(whole)} fits whole, but has "
         f"{bits_text(whole.bits)} bits per weight, which costs much quality."
     )
 
 
-def _none(choices: Sequence[ModelChoice]) -> str:
+def _none(choices: Sequence[ListedModel]) -> str:
     return "None of them fits" if len(choices) > 1 else "It does not fit"
 
 
-def _name(choice: ModelChoice) -> str:
+def _name(choice: ListedModel) -> str:
     return shorten(plain_text(choice.name.rpartition("/")[2]), _LONGEST)
 
 
-def _most_speed(choice: ModelChoice) -> float:
-    return 0.0 if choice.speed is None else choice.speed.most
+def _most_speed(choice: ListedModel) -> float:
+    return 0.0 if choice.fit.speed is None else choice.fit.speed.most
 
 
-def _speed(choice: ModelChoice) -> str:
-    return "" if choice.speed is None else f" {sentence(choice.speed.words)}."
+def _speed(choice: ListedModel) -> str:
+    return "" if choice.fit.speed is None else f" {sentence(choice.fit.speed.words)}."

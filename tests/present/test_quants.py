@@ -14,7 +14,7 @@ from explorer.planner.speed import Bandwidth, speed_bound
 from explorer.present.fits import ModelFit, Target, Version
 from explorer.present.quants import address_of, quants_of, recommend, stem_of
 from explorer.present.speed import Speed
-from explorer.present.tables.library import ModelChoice
+from explorer.present.tables.quants import ListedModel
 from explorer.sources.remote.addresses import parse_address
 from explorer.stores.entries import Entry
 
@@ -65,13 +65,13 @@ def test_the_web_is_asked_where_a_name_says_where_a_model_came_from() -> None:
 
 def choice(
     name: str, bits: float, level: Level | None, speed: float = 0, kind: str = "dense"
-) -> ModelChoice:
+) -> ListedModel:
     layers = {None: 0, Level.NOT: 0, Level.PARTLY: 20, Level.FITS: 33}[level]
     bound = speed_bound({CPU: 1000}, {CPU: Bandwidth(CPU, round(1000 * speed), "")}, 0)
     bound = replace(bound, kind=kind)
     verdict = None if level is None else Verdict(level, layers, 33)
     fit = ModelFit(verdict, "", speed=Speed(bound, bound) if speed else None)
-    return ModelChoice(name, Path(name), 1, Version(1, bits, name, fit))
+    return ListedModel(name, Path(name), 1, Version(1, bits, name, fit))
 
 
 FITS, PARTLY, NOT = Level.FITS, Level.PARTLY, Level.NOT
@@ -110,7 +110,7 @@ FITS, PARTLY, NOT = Level.FITS, Level.PARTLY, Level.NOT
     ],
 )
 def test_the_recommendation_names_one_and_why(
-    choices: list[ModelChoice], place: int | None, words: str
+    choices: list[ListedModel], place: int | None, words: str
 ) -> None:
     found = recommend(choices, AT)
     assert found is not None
@@ -119,4 +119,4 @@ def test_the_recommendation_names_one_and_why(
 
 
 def test_nothing_is_recommended_before_all_headers_are_read() -> None:
-    assert recommend([choice("q4", 4.8, FITS), ModelChoice("q8", Path("q8"), 1)], AT) is None
+    assert recommend([choice("q4", 4.8, FITS), ListedModel("q8", Path("q8"), 1)], AT) is None

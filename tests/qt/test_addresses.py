@@ -20,6 +20,7 @@ from explorer.paths import demo_model
 from explorer.planner import Device, Host
 from explorer.planner.inputs import PlanInputs
 from explorer.present.fits import Version
+from explorer.present.tables.quants import UNREAD
 from explorer.qt import addresses
 from explorer.qt.actions import ask_report
 from explorer.qt.addresses import AddressDialog, addresses_in
@@ -506,7 +507,7 @@ def hub(
 def versions(dialog: VersionsDialog) -> dict[int, Version]:
     """Return what is known of the models, by their places."""
     known = {place: choice.version for place, choice in enumerate(dialog.choices)}
-    return {place: version for place, version in known.items() if version is not None}
+    return {place: version for place, version in known.items() if version is not UNREAD}
 
 
 def shown_list(qtbot: QtBot, window: MainWindow, address: str) -> VersionsDialog:

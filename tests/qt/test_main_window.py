@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QPushButton, QW
 from pytestqt.qtbot import QtBot
 
 from explorer.present.panels import GROUPS, panels_of
+from explorer.present.tables.quants import UNREAD
 from explorer.qt.app import _open_first
 from explorer.qt.document import Document
 from explorer.qt.help.guide import KEYS_PAGE
@@ -640,7 +641,7 @@ def test_a_folder_of_several_models_lets_the_user_choose(
         qtbot.waitUntil(lambda: isinstance(QApplication.activeModalWidget(), VersionsDialog))
         dialog = QApplication.activeModalWidget()
         assert isinstance(dialog, VersionsDialog)
-        qtbot.waitUntil(lambda: all(one.version is not None for one in dialog.choices))
+        qtbot.waitUntil(lambda: all(one.version is not UNREAD for one in dialog.choices))
         return dialog
 
     dialog = ask()

@@ -74,14 +74,7 @@ from explorer.present.tables.errors import (
     REQUANTIZED,
     compared_table,
 )
-from explorer.present.tables.library import (
-    LIBRARY,
-    DownloadedModel,
-    ModelChoice,
-    StoredFile,
-    choice_table,
-    file_table,
-)
+from explorer.present.tables.library import LIBRARY, DownloadedModel, StoredFile, file_table
 from explorer.present.tables.lines import LINES, lines_of
 from explorer.present.tables.measured import MEASURED
 from explorer.present.tables.metadata import element_table, keys_of, metadata_table
@@ -102,6 +95,7 @@ from explorer.present.tables.plans import (
 )
 from explorer.present.tables.problems import PROBLEMS
 from explorer.present.tables.quantization import declared_table
+from explorer.present.tables.quants import ListedModel, listed_table
 from explorer.present.tables.recipes import DEVIATIONS, FITS, MIX
 from explorer.present.tables.recipes import ROLES as RECIPE_ROLES
 from explorer.present.tables.statistics import PRINTED, STATISTICS, bin_table, figures_of_all
@@ -456,9 +450,9 @@ def rows_of_contents(path: Path) -> Iterator[tuple[str, Table[Any], Any]]:
     blob = Blob("sha256-12", path, 7, ("a:latest", "b:latest"))
     files = [StoredFile.of(blob, store), StoredFile.of(blob, store, finished=False)]
     yield "files", file_table(files), files
-    choices = [ModelChoice("a", path, 7), ModelChoice("b", path, 0)]
+    choices = [ListedModel("a", path, 7), ListedModel("b", path, 0)]
     choices[1].version = version_at(path, target)
-    yield "choices", choice_table(choices), choices
+    yield "choices", listed_table(choices), choices
     yield "GPUs", GPUS, load_catalogue().gpus
 
 

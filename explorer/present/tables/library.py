@@ -1,41 +1,28 @@
-"""Tables of downloads: models, the files of their stores, and the models at an address."""
+"""Tables of downloads: models, and the files of their stores."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from explorer.parallel import Check, never
 from explorer.present.stores import part_text, removal_of_entry, removal_of_files
 from explorer.present.tables.problems import PROBLEMS
 from explorer.present.tables.speed import SPEED
-from explorer.present.tables.table import (
-    BITS,
-    BYTES,
-    COUNT,
-    INTEGER,
-    RATIO,
-    TEXT,
-    Column,
-    Kind,
-    Table,
-)
+from explorer.present.tables.table import BYTES, COUNT, INTEGER, TEXT, Column, Kind, Table
 from explorer.stores.duplicates import duplicates
 from explorer.stores.entries import Blob, Entry, Part, Store
 from explorer.stores.library import Details, identify
 from explorer.text import counted, plain_text, shorten
 
 if TYPE_CHECKING:  # a list of models without fits loads no planner
-    from explorer.planner.plans import Level
-    from explorer.present.fits import ModelFit, Version
+    from explorer.present.fits import ModelFit
     from explorer.present.speed import Speed
 
 DAY: Final = Kind(str, keys=TEXT.keys)
@@ -439,103 +426,3 @@ def file_table(files: Sequence[StoredFile]) -> Table[StoredFile]:
         replace(FILES["store"], extra=not several),
         replace(FILES["bytes"], bar=lambda file: file.blob.nbytes / largest),
     )
-
-
-# The models of a repository or a name on the web
-
-
-@dataclass(slots=True)
-class ModelChoice:
-    """One of several models at an address.
-
-    Attributes:
-        name: The file, the tag, or the folder.
-        path: Its address.
-        listed: Bytes, as its server lists them; 0 if it does not.
-        version: What its header says, once it was read.
-        error: Relative RMSE of all matrices against the original among them; None if it is not
-            known, NaN where a tensor cannot be read.
-    """
-
-    name: str
-    path: Path
-    listed: int
-    version: Version | None = None
-    error: float | None = None
-
-    @property
-    def fit(self) -> ModelFit | None:
-        """How it fits, once that is known."""
-        return None if self.version is None else self.version.fit
-
-    @property
-    def why(self) -> str:
-        """Why it fits or does not."""
-        return "" if self.fit is None else self.fit.sentence
-
-    @property
-    def level(self) -> Level | None:
-        """How well it fits, once that is known."""
-        return None if self.fit is None else self.fit.level
-
-    @property
-    def part(self) -> str:
-        """What is on GPUs of one that fits partly."""
-        return "" if self.fit is None else self.fit.part
-
-    @property
-    def bits(self) -> float:
-        """Stored bits for each weight; 0 where that is not known."""
-        return (None if self.version is None else self.version.bits_per_weight) or 0.0
-
-    @property
-    def speed(self) -> Speed | None:
-        """How fast it can be, once that is known."""
-        return None if self.fit is None else self.fit.speed
-
-    @property
-    def fits(self) -> str | None:
-        """Whether it fits, in words."""
-        if self.version is None:
-            return None
-        unread = self.version.nbytes is None
-        return "⚠ Cannot be read" if unread else self.version.fit.state or "Not known"
-
-
-def choice_table(choices: Sequence[ModelChoice]) -> Table[ModelChoice]:
-    def of(value: Callable[[Version], Any]) -> Callable[[ModelChoice], Any]:
-        return lambda choice: None if choice.version is None else value(choice.version)
-
-    def order() -> Any:
-        orders = map(of(lambda version: version.fit.order), choices)
-        return np.array([np.nan if each is None else each for each in orders])
-
-    bits = "Stored bits for each weight, over all tensors, by the model's header."
-    size = "Bytes of the model's files, as its server says."
-    fits = "Whether it fits the machine that plans are for."
-    columns: list[Column[ModelChoice]] = [
-        Column(
-            *("bytes", "Size", BYTES, size),
-            lambda choice: choice.listed or of(lambda version: version.nbytes)(choice),
-        ),
-        Column(
-            *("bits_per_weight", "Bits/weight", BITS, bits),
-            of(lambda version: version.bits_per_weight),
-        ),
-        Column("fits", "On this machine", TEXT, fits, keys=order),
-        Column(
-            *("context", "Largest context", INTEGER),
-            "Largest context for one request that fits that machine.",
-            of(lambda version: version.fit.largest_context),
-            text=lambda choice: "" if choice.fit is None else choice.fit.context_text,
-        ),
-        SPEED,
-    ]
-    if any(choice.error is not None for choice in choices):
-        against = "How far all matrices together are from those of the original in this list."
-        columns.insert(2, Column("error", "Error", RATIO, against))
-    named: Column[ModelChoice] = Column(
-        "name", "Name", TEXT, "The file, the tag, or the folder of a model."
-    )
-    explained = (replace(column, row_tip=lambda choice: choice.why) for column in columns)
-    return Table(named, *explained, title="Models at the address")

@@ -17,7 +17,7 @@ from explorer.present.fits import HEADER_BYTES, Version, headers_text, version_a
 from explorer.present.quants import original_among, recommend
 from explorer.present.stores import download_of
 from explorer.present.survey import to_read_text
-from explorer.present.tables.library import ModelChoice, choice_table
+from explorer.present.tables.quants import UNREAD, ListedModel, listed_table
 from explorer.qt import addresses
 from explorer.qt.jobs import Job, JobSlot, worker_count
 from explorer.qt.machine import PlannedMachine
@@ -79,7 +79,7 @@ class VersionsDialog(QDialog):
         self._of_folder = of_folder
         self.setWindowTitle("Open a folder" if of_folder else "Which quant should I take?")
         listed = sorted(error.choices, key=lambda one: one.nbytes)
-        self.choices = [ModelChoice(one.name, one.path, one.nbytes) for one in listed]
+        self.choices = [ListedModel(one.name, one.path, one.nbytes) for one in listed]
         self._machine, self._more = machine, more
         self._slot = JobSlot(machine.app.runner, self)
         self._progress = 0, 0  # headers read or weights compared, of those that are wanted
@@ -91,7 +91,7 @@ class VersionsDialog(QDialog):
         machine.changed.connect(self._read_wanted)
         machine.changed.connect(self._show_state)
         self.finished.connect(self._slot.cancel)
-        self.table.show_rows(choice_table(self.choices), self.choices)
+        self.table.show_rows(listed_table(self.choices), self.choices)
         self._show_state()
         self.table.select_row(0)
         self.table.setFocus()
@@ -172,7 +172,7 @@ class VersionsDialog(QDialog):
 
     @property
     def _unread(self) -> list[int]:
-        return [place for place, choice in enumerate(self.choices) if choice.version is None]
+        return [place for place, choice in enumerate(self.choices) if choice.version is UNREAD]
 
     def read(self, places: Sequence[int] | None = None) -> None:
         """Fetch the headers of these models, or of all that were not read."""
@@ -255,7 +255,7 @@ class VersionsDialog(QDialog):
     def _take_errors(self, found: Mapping[int, float]) -> None:
         for place, error in found.items():
             self.choices[place].error = error
-        self._model.renew(choice_table(self.choices), self.choices)
+        self._model.renew(listed_table(self.choices), self.choices)
         chosen, flags = self.table.selectionModel(), QItemSelectionModel.SelectionFlag
         chosen.select(chosen.selection(), flags.Select | flags.Rows)  # with the column that came
         self._show_state()
@@ -266,7 +266,7 @@ class VersionsDialog(QDialog):
     def _take(self, found: Mapping[int, Version]) -> None:
         for place, version in found.items():
             self.choices[place].version = version
-        self._model.renew(choice_table(self.choices), self.choices)
+        self._model.renew(listed_table(self.choices), self.choices)
         self.table.column_layout.widen(range(self._model.columnCount()))
         self._show_state()
 
@@ -313,7 +313,7 @@ class VersionsDialog(QDialog):
                 f"{headers_text(unread)}."
             )
         else:
-            text = self.choices[rows[0]].why if len(rows := self._selected()) == 1 else ""
+            text = self.choices[rows[0]].fit.sentence if len(rows := self._selected()) == 1 else ""
         self._state.setText(text)
         self._state.setVisible(bool(text))
         original = None if self._of_folder else original_among(self.choices)
