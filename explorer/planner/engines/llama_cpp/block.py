@@ -35,15 +35,14 @@ from explorer.planner.engines.llama_cpp.graph import (
     written,
 )
 from explorer.planner.engines.llama_cpp.kernels import has_kernel
-from explorer.quantization import TENSOR_TYPES, TensorType
+from explorer.planner.engines.llama_cpp.metal import attention_scratch
+from explorer.quantization import TensorType
 
 if TYPE_CHECKING:
     from explorer.planner.engines.llama_cpp.header import Header
 
 _I32: Final = 4
 _I64: Final = 8
-_QUERIES, _CELLS, _GROUPS = 8, 64, 32  # of Metal's attention
-_COPIED_ROWS: Final = 32
 
 
 class Batch(NamedTuple):
@@ -144,6 +143,7 @@ class Block:
             self._made[key] = stored(
                 weights.extent, weights.stored, place, weights=True, scratch=weights.row_padding
             )
+            self._made[key].kind = weights.kind
         return self._made[key]
 
     def input(self, name: str, *extent: int, width: int = _I32) -> Tensor:
@@ -483,7 +483,8 @@ def _in_one_kernel(  # noqa: PLR0913 - what a kernel is given
         end = padded(end, GPU_ALIGNMENT) + 2 * elements(values.extent)
     found.scratch = end - found.nbytes
     if block.batch.backend.scratch == "metal":
-        found.scratch = _metal_scratch(block, qkv, types, is_one=is_one)
+        copies = block.batch.revision.metal_copies
+        found.scratch = attention_scratch(qkv, kinds, copies=copies, is_one=is_one)
     queries = heads // max(keys.extent[1], 1)
     shape = keys.extent[0], values.extent[0], queries
     names = types[0].lower(), types[1].lower()
@@ -494,32 +495,6 @@ def _in_one_kernel(  # noqa: PLR0913 - what a kernel is given
         found = made("cont", found.extent, found)
     a, b, c, d = found.extent
     return reshape(found, a * b, c * d)
-
-
-def _metal_scratch(
-    block: Block, qkv: tuple[Tensor, Tensor, Tensor], types: Sequence[str], *, is_one: bool
-) -> int:
-    """Return what Metal's attention takes beside its result (`ggml-metal-ops.cpp`).
-
-    That is one more piece of cells, a mark for each piece of the mask, results of 32 groups of
-    threads, and since PR 27390 copies in 16 bits of keys and values, whatever their type is.
-    """
-    q, keys, values = qkv
-    _, rows, heads, streams = q.extent
-    copies = block.batch.revision.metal_copies
-    total = 2 * rows * streams
-    for one, kind in ((keys, types[0]), (values, types[1])):
-        length, count = one.extent[:2]
-        is_copied = copies and rows >= _COPIED_ROWS and kind not in ("F16", "BF16", "F32")
-        stored = TENSOR_TYPES[kind].nbytes(length * count) or 0
-        total += (2 * length if is_copied else stored) * count * streams
-    pieces = -(-rows // _QUERIES) * -(-keys.extent[2] // _CELLS)
-    scratch = _CELLS * total + padded(pieces * streams, 32)
-    scratch += 4 * min(rows, _GROUPS) * heads * streams * _GROUPS * (values.extent[0] + 2)
-    if copies:
-        scratch += padded(2 * elements(keys.extent), 16)
-        scratch += 0 if is_one else padded(2 * elements(values.extent), 16)
-    return scratch
 
 
 def _by_scores(

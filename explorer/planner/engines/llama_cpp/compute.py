@@ -9,7 +9,7 @@ Blocks are alike, so only a few of them are built: `blocks_to_build`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
@@ -27,12 +27,12 @@ from explorer.planner.engines.llama_cpp.graph import (
 )
 from explorer.planner.engines.llama_cpp.header import Header
 from explorer.planner.engines.llama_cpp.kernels import lacks_kernel
-from explorer.planner.engines.llama_cpp.reordering import concurrent, reordered, with_parts
+from explorer.planner.engines.llama_cpp.metal import add_scratch, concurrent
+from explorer.planner.engines.llama_cpp.reordering import reordered, with_parts
 
 _REMEMBERED: Final = 256  # results of a model
 _LIMITS: Final = {"exact": (99, 101), "band": (90, 110), "unknown architecture": (70, 145)}
 """Per cent of the figure, as measured (docs/planner.md)."""
-_SCALES: Final = 8 + 4 * 256  # bytes of what Metal scales chosen experts by
 _OFFLOADED_ROWS: Final = 32  # from which on a GPU computes with weights of the host
 _COPIES: Final = 4  # of what crosses, where devices work in a pipeline
 _REPEATED: Final = 4  # after so many like blocks memory is as after any number
@@ -236,12 +236,13 @@ def _sizes(header: Header, batch: Batch, placement: Placement, blocks: Sequence[
     nodes = block.graph.nodes
     order: _Order = _unchanged
     if batch.backend.scratch == "metal":
-        _add_scratch(nodes)
+        add_scratch(nodes)
     if batch.backend.order == "cuda" and header.experts_used and batch.revision.summed_at_once:
         nodes = with_parts(nodes)
         order = _fused(placement.gpus, nodes, batch.revision)
     elif batch.backend.order in ("vulkan", "metal"):
-        nodes, order = with_parts(nodes), _reordered(placement.gpus, batch.backend.order)
+        nodes = with_parts(nodes)
+        order = _reordered(placement.gpus, nodes, batch.backend.order)
     nodes, crossing = _split(nodes, order, pipelined=copies > 1)
     backend = batch.backend
     host_alignment = backend.host_alignment if placement.gpus else HOST_ALIGNMENT
@@ -260,16 +261,6 @@ def _sizes(header: Header, batch: Batch, placement: Placement, blocks: Sequence[
             allocator.take(tensor)
     allocator.run(nodes)
     return [heap.peak for heap in allocator.heaps]
-
-
-def _add_scratch(nodes: Sequence[Tensor]) -> None:
-    """Add what Metal's operations but attention take beside results (`ggml-metal.cpp`)."""
-    for tensor in nodes:
-        if tensor.op == "argsort":
-            tensor.scratch = tensor.nbytes
-        elif tensor.op == "mul_mat_id":
-            experts, tokens = tensor.sources[0].extent[2], tensor.sources[2].extent[1]
-            tensor.scratch = 4 * experts * (1 + tokens) + _SCALES
 
 
 def _assign(graph: Graph, host: int) -> None:
@@ -328,22 +319,29 @@ def _unchanged(split: list[Tensor], _device: int) -> list[Tensor]:
     return split
 
 
-def _reordered(host: int, library: str) -> _Order:
+def _reordered(host: int, nodes: Sequence[Tensor], library: str) -> _Order:
     """Return what puts the nodes of a split on a GPU into another order."""
+    uses = _uses(nodes) if library == "metal" else {}
 
     def order(split: list[Tensor], device: int) -> list[Tensor]:
         if device == host:
             return split
-        return concurrent(split) if library == "metal" else reordered(split, _dependency)
+        if library == "metal":
+            return concurrent(split, uses, _dependency)
+        return reordered(split, _dependency)
 
     return order
 
 
 def _fused(host: int, nodes: Sequence[Tensor], revision: Revision) -> _Order:
     """Return what keeps tensors for what CUDA computes at once."""
-    uses = Counter(id(source) for node in nodes for source in node.sources)
-    fusing = Fusing(uses, _dependency, revision)
+    fusing = Fusing(_uses(nodes), _dependency, revision)
     return lambda split, device: fusing(split, on_host=device == host)
+
+
+def _uses(nodes: Sequence[Tensor]) -> Mapping[int, int]:
+    """Return how many nodes read each tensor, by its `id`."""
+    return Counter(id(source) for node in nodes for source in node.sources)
 
 
 def _split(

@@ -45,6 +45,7 @@ class Tensor:
         root: The tensor that holds the elements, of views and of writes into a cache.
         place: The device of stored weights and caches; else -1. GPUs first, then the host.
         weights: Whether it is a model's weights.
+        kind: Their type's name; "" of other tensors.
         nbytes: What it takes on the host.
         scratch: Bytes that a GPU takes beyond that.
         on_host: Whether no GPU can compute it.
@@ -58,6 +59,7 @@ class Tensor:
     plain = True
     place = -1
     weights = False
+    kind = ""
     scratch = 0
     is_input = is_output = visited = owned = on_host = False
     backend = pinned = layer = -1

@@ -68,6 +68,7 @@ class Weights:
     extent: Extent = (1, 1, 1, 1)  # elements, the fastest dimension first
     stored: int = 0  # bytes in the file
     row_padding: int = 0  # bytes that a GPU adds
+    kind: str = ""  # its type's name
 
     @property
     def is_scattered(self) -> bool:
@@ -665,6 +666,7 @@ def _weights(
                 _extent(shape),
                 stored,
                 padding,
+                kind.name,
             )
         yield Weights(name, layer, *known[key])
 

@@ -25,7 +25,7 @@ class _Kernels(NamedTuple):
     alone: frozenset[str] = frozenset()  # types that keys and values have both or neither
 
 
-_TYPES: Final = frozenset(("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"))
+_TYPES: Final = frozenset(("f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"))
 _NONE: Final[Mapping[tuple[int, int], int]] = MappingProxyType({})
 
 
@@ -41,7 +41,7 @@ _CUDA: Final = _Kernels(
     types=_TYPES,
 )
 _CUDA_BEFORE: Final = _CUDA._replace(  # as it is compiled by default
-    types=frozenset(("f32", "f16", "bf16", "q8_0", "q4_0")), alone=_TYPES
+    types=frozenset(("f16", "bf16", "q8_0", "q4_0")), alone=_TYPES
 )
 _KERNELS: Final[Mapping[str, _Kernels]] = MappingProxyType(
     {
@@ -96,10 +96,11 @@ def _kernels_of(library: str, revision: Revision) -> _Kernels | None:
 def _lack(
     library: str, kernels: _Kernels, shape: tuple[int, int, int], types: tuple[str, str]
 ) -> str:
-    for kind in types:
+    cast = ["f16" if kind == "f32" else kind for kind in types]  # by the graph, before the kernel
+    for kind in cast:
         if kind not in kernels.types:
             return f"{library} has no kernel for a cache of {kind}"
-    if types[0] != types[1] and not kernels.alone.isdisjoint(types):
+    if cast[0] != cast[1] and not kernels.alone.isdisjoint(cast):
         return f"{library} has no kernel for keys of {types[0]} with values of {types[1]}"
     key, value, queries = shape
     if _is_known(kernels, key, value, queries):

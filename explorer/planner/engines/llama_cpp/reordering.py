@@ -1,8 +1,7 @@
-"""The orders in which Vulkan and Metal compute: what can run at the same time is moved together.
+"""The order in which Vulkan computes: what can run at the same time is moved together.
 
 That changes how long tensors live, and so the size of the compute buffer. Read in build 11434,
-`ggml_vk_graph_optimize` of `ggml-vulkan.cpp`, patterns in `ggml-vulkan-types.h`; and
-`ggml-metal-common.cpp`.
+`ggml_vk_graph_optimize` of `ggml-vulkan.cpp`, patterns in `ggml-vulkan-types.h`.
 """
 
 from __future__ import annotations
@@ -283,78 +282,3 @@ def _fuses(unary: Tensor, other: Tensor, *, first: bool) -> bool:
         return False
     small, large = (other, unary) if first else (unary, other)
     return all(b % a == 0 if a else not b for a, b in zip(small.extent, large.extent, strict=True))
-
-
-# Metal
-
-_FORWARD: Final = 64  # nodes that are looked at beyond one that must wait
-_MOST_ADDED: Final = 8  # sums that are computed at once
-_MOVED: Final = frozenset({
-    "mul_mat", "mul_mat_id", "rope", "norm", "rms_norm", "sum_rows", "ssm_conv", "ssm_scan",
-    "clamp", "mul", "add", "div", "glu", "scale", "unary", "get_rows", "set_rows", "write", "cast",
-    "cont", "repeat",
-})  # fmt: skip
-"""Operations that may be computed earlier; no other is passed by."""
-
-
-def concurrent(nodes: Sequence[Tensor]) -> list[Tensor]:
-    """Return the nodes of a split in the order in which Metal computes them.
-
-    A node that must wait for one that runs lets those behind it go first that need not wait. Of
-    what is computed at once norms with their weights and sums are known here.
-    """
-    groups = [*_fused(nodes)]
-    made = [{id(node) for node in group} for group in groups]
-    reads = [
-        {_base(one) for node in group for one in node.sources if id(one) not in own}
-        for group, own in zip(groups, made, strict=True)
-    ]
-    writes = [{_base(node) for node in group} for group in groups]
-    order, used = list[int](), [False] * len(groups)
-    read, written = set[int](), set[int]()  # by what runs
-    for i, group in enumerate(groups):
-        if used[i]:
-            continue
-        if group[0].op != "view" and not _is_free(reads[i], writes[i], read, written):
-            waiting = set(reads[i]), set(writes[i])
-            for k in range(i + 1, min(i + _FORWARD, len(groups))):
-                if used[k]:
-                    continue
-                first = groups[k][0]
-                if first.op != "view" and first.name not in _MOVED:
-                    break
-                free = first.op == "view" or _is_free(reads[k], writes[k], read, written)
-                if free and _is_free(reads[k], writes[k], *waiting):
-                    read |= reads[k]
-                    written |= writes[k]
-                    order.append(k)
-                    used[k] = True
-                else:
-                    waiting[0].update(reads[k])
-                    waiting[1].update(writes[k])
-            read, written = set(), set()
-        read |= reads[i]
-        written |= writes[i]
-        order.append(i)
-    return [node for i in order for node in groups[i]]
-
-
-def _is_free(reads: set[int], writes: set[int], read: set[int], written: set[int]) -> bool:
-    return not (reads & written or writes & read or writes & written)
-
-
-def _fused(nodes: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    """Yield the nodes, those together that are computed at once."""
-    uses = Counter(id(source) for node in nodes for source in node.sources)
-    i = 0
-    while i < len(nodes):
-        group, first = [nodes[i]], nodes[i].name
-        names: tuple[str, ...] = ("mul", "add") if first in ("norm", "rms_norm") else ()
-        names = ("add",) * (_MOST_ADDED - 1) if first == "add" else names
-        for name, node in zip(names, nodes[i + 1 : i + 1 + len(names)], strict=False):
-            before = group[-1]
-            if node.name != name or node.sources[0] is not before or uses[id(before)] != 1:
-                break
-            group.append(node)
-        yield group
-        i += len(group)

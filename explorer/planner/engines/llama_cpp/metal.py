@@ -1,0 +1,363 @@
+"""How Metal computes: what at once, in which order, and what it takes beside results.
+
+Read in build 11434 (`ggml-metal-fusion.cpp`, `ggml-metal-common.cpp`, `ggml-metal.cpp` and
+`ggml-metal-ops.cpp`), and run: that code with Metal's devices and buffers replaced
+(`tests/data/planner/no_metal.cpp`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple, TypeAlias
+
+from explorer.planner.engines.llama_cpp.graph import Tensor, elements, padded
+from explorer.quantization import TENSOR_TYPES
+
+_MOST_AT_ONCE: Final = 16  # nodes
+_FORWARD: Final = 64  # nodes that are looked at beyond one that must wait
+_MOVED: Final = frozenset({
+    "mul_mat", "mul_mat_id", "rope", "norm", "rms_norm", "sum_rows", "ssm_conv", "ssm_scan",
+    "clamp", "mul", "add", "sub", "div", "glu", "scale", "unary", "get_rows", "set_rows", "write",
+    "cast", "cont", "repeat",
+})  # fmt: skip
+"""Operations that may be computed earlier; no other is passed by."""
+
+# What is computed at once
+
+_Fits: TypeAlias = Callable[[Sequence[Tensor]], bool]
+_Nodes: TypeAlias = Sequence[Tensor]
+_MOST_CHOSEN_FROM: Final = 1024  # experts
+_OF_FEW_ROWS: Final = frozenset({
+    "", "F32", "F16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K",
+})  # fmt: skip
+"""Types of matrices whose products with few rows have a kernel that adds to them."""
+
+
+def _any(_: _Nodes) -> bool:
+    return True
+
+
+def _is_normed(chain: _Nodes) -> bool:
+    width = chain[0].extent[0]
+    return all(
+        node.sources[0] is before and all(one.extent[0] == width for one in node.sources[1:])
+        for before, node in pairwise(chain)
+    )
+
+
+def _is_sum(chain: _Nodes) -> bool:
+    return all(
+        node.sources[0] is before and _layout(node.sources[1]) == _layout(before.sources[1])
+        for before, node in pairwise(chain)
+    )
+
+
+def _layout(tensor: Tensor) -> tuple[object, ...]:
+    return tensor.extent, tensor.width, tensor.plain
+
+
+def _adds_to_product(chain: _Nodes) -> bool:
+    product, total = chain
+    matrix, rows = product.sources
+    first, second = total.sources
+    other = second if first is product else first
+    is_weight = (other if other.root is None else other.root).weights
+    is_known = matrix.kind in _OF_FEW_ROWS and rows.width == other.width == total.width
+    return first is not second and is_known and not is_weight
+
+
+def _is_written(chain: _Nodes) -> bool:
+    return chain[1].sources[0].root is chain[0]
+
+
+def _is_choice(nodes: _Nodes) -> bool:
+    odds, reshaped, order, chosen, rows = nodes[:5]
+    return (
+        len(odds.sources) == 1
+        and odds.extent[0] <= _MOST_CHOSEN_FROM
+        and reshaped.sources[0] is order.sources[0] is odds
+        and chosen.sources[0] is order
+        and rows.sources == [reshaped, chosen]
+    )
+
+
+def _is_weighted_sum(nodes: _Nodes) -> bool:
+    product, used = nodes[0], len(nodes) // 2
+    experts, weights = product.sources
+    _, count, tokens, rest = experts.extent
+    return (
+        count == used
+        and weights.extent == (1, used, tokens, rest)
+        and all(one.sources[0] is product for one in nodes[1 : used + 1])
+    )
+
+
+class _Pattern(NamedTuple):
+    """Operations that may be computed at once, with the views between them.
+
+    Attributes:
+        names: What they are called; of a chain there may be views between them besides.
+        computing: How many are no views.
+        fits: Returns whether such nodes may.
+        outputs: Those beside the last that others may read; None of a chain, of which each reads
+            the one before it.
+    """
+
+    names: tuple[str, ...]
+    computing: int
+    fits: _Fits
+    outputs: tuple[int, ...] | None = None
+
+
+def _patterns() -> Iterator[_Pattern]:
+    def pattern(text: str, fits: _Fits, *outputs: int, is_chain: bool = False) -> _Pattern:
+        names = tuple(text.split())
+        computing = sum(name not in ("view", "reshape") for name in names)
+        return _Pattern(names, computing, fits, None if is_chain else outputs)
+
+    for norm in ("norm", "rms_norm"):
+        for end in ("mul", "mul add", "scale"):
+            yield pattern(f"{norm} {end}", _is_normed, is_chain=True)
+    for count in range(2, 8):
+        yield pattern(count * "add ", _is_sum, is_chain=True)
+    yield pattern("delta write", _is_written, 0)
+    choice = "soft_max reshape argsort view get_rows"
+    for end in ("", " reshape sum_rows clamp div reshape"):
+        for scale in ("", " scale"):
+            yield pattern(f"{choice}{end}{scale}", _is_choice, 3)
+    for used in range(2, 9):
+        yield pattern(f"mul{used * ' view'}{(used - 1) * ' add'}", _is_weighted_sum)
+    yield pattern("ssm_conv unary", _any, is_chain=True)
+    yield pattern("mul_mat add", _adds_to_product, is_chain=True)
+
+
+_BY_FIRST: Final[dict[str, list[_Pattern]]] = {}
+for _pattern in _patterns():
+    _BY_FIRST.setdefault(_pattern.names[0], []).append(_pattern)
+
+
+class _Split:
+    """The nodes of a split on a GPU.
+
+    Args:
+        nodes: In the order of the graph.
+        uses: How many nodes of the graph read each, by its `id`.
+    """
+
+    def __init__(self, nodes: _Nodes, uses: Mapping[int, int]) -> None:
+        self._nodes, self._uses = nodes, uses
+        self._names = [node.name for node in nodes]
+        self._computing = [i for i, node in enumerate(nodes) if node.op != "view"]
+        self._number = {i: number for number, i in enumerate(self._computing)}
+
+    def groups(self) -> Iterator[list[Tensor]]:
+        """Yield all nodes, those together that are computed at once, with views between them."""
+        i = 0
+        while i < len(self._nodes):
+            end = i + self._length(i)
+            yield [*self._nodes[i:end]]
+            i = end
+
+    def _length(self, start: int) -> int:
+        if start not in self._number:
+            return 1
+        number, taken = self._number[start], 0
+        places = self._computing[number : number + _MOST_AT_ONCE]
+        while taken < len(places):  # one pattern behind the other
+            count = self._longest(places[taken:])
+            if not count or taken + count > _MOST_AT_ONCE:
+                break
+            taken += count
+        return min(_MOST_AT_ONCE, places[taken - 1] - start + 1) if taken else 1
+
+    def _longest(self, places: Sequence[int]) -> int:
+        """Return how many nodes of these may be computed at once, views left out; 0: none."""
+        most = 0
+        for pattern in _BY_FIRST.get(self._names[places[0]], ()):
+            count = pattern.computing
+            if most < count <= len(places) and self._matches(pattern, places[:count]):
+                most = count
+        return most
+
+    def _matches(self, pattern: _Pattern, places: Sequence[int]) -> bool:
+        start, names, outputs = places[0], pattern.names, pattern.outputs
+        if outputs is None:
+            chain = [self._nodes[i] for i in places]
+            return (
+                names == tuple(self._names[i] for i in places)
+                and all(
+                    any(one is before for one in node.sources[:2])
+                    and node.extent == before.extent
+                    and self._uses[id(before)] == sum(one is before for one in node.sources)
+                    for before, node in pairwise(chain)
+                )
+                and pattern.fits(chain)
+            )
+        if names == ("delta", "write"):  # views lie between them
+            pair = [self._nodes[i] for i in places]
+            return pair[1].name == "write" and pattern.fits(pair)
+        nodes = self._nodes[start : start + len(names)]
+        return (
+            names == tuple(self._names[start : start + len(names)])
+            and pattern.fits(nodes)
+            and self._is_whole(nodes, (*outputs, len(nodes) - 1))
+        )
+
+    def _is_whole(self, nodes: _Nodes, outputs: Sequence[int]) -> bool:
+        """Return whether only nodes among these read them, but for those that are outputs."""
+        inside: dict[int, int] = {}
+        for node in nodes:
+            for source in node.sources:
+                inside[id(source)] = inside.get(id(source), 0) + 1
+        return all(
+            i in outputs or inside.get(id(node), 0) == self._uses.get(id(node), 0)
+            for i, node in enumerate(nodes)
+        )
+
+    def kept(self) -> dict[int, list[Tensor]]:
+        """Return what patterns read, which lives until their last node, by its `id`, is computed.
+
+        Here only the names count.
+        """
+        found: dict[int, list[Tensor]] = {}
+        i = 0
+        while i < len(self._nodes):
+            length = max(
+                (
+                    len(names)
+                    for names, *_ in _BY_FIRST.get(self._names[i], ())
+                    if names == tuple(self._names[i : i + len(names)])
+                ),
+                default=0,
+            )
+            if length:
+                run = self._nodes[i : i + length]
+                inside = set[int]()
+                read: list[Tensor] = []
+                for node in run:
+                    for source in node.sources:
+                        if id(source) not in inside:
+                            inside.add(id(source))
+                            read.append(source)
+                    inside.add(id(node))
+                found[id(run[-1])] = read
+            i += length or 1
+        return found
+
+
+# The order
+
+
+def concurrent(
+    nodes: _Nodes, uses: Mapping[int, int], keeping: Callable[[Tensor], Tensor]
+) -> list[Tensor]:
+    """Return the nodes of a split in the order in which Metal computes them.
+
+    A node that must wait for one that runs lets those behind it go first that need not wait.
+
+    Args:
+        nodes: In the order of the graph.
+        uses: How many nodes of the graph read each, by its `id`.
+        keeping: Returns a node that keeps a tensor until it was computed.
+    """
+    split = _Split(nodes, uses)
+    groups, kept = [*split.groups()], split.kept()
+    made = [{id(node) for node in group} for group in groups]
+    reads = [
+        {_base(one) for node in group for one in node.sources if id(one) not in own}
+        for group, own in zip(groups, made, strict=True)
+    ]
+    writes = [{_base(node) for node in group} for group in groups]
+    order, used = list[int](), [False] * len(groups)
+    read, written = set[int](), set[int]()  # by what runs
+    for i, group in enumerate(groups):
+        if used[i]:
+            continue
+        if group[0].op != "view" and not _is_free(reads[i], writes[i], read, written):
+            waiting = set(reads[i]), set(writes[i])
+            for k in range(i + 1, min(i + _FORWARD, len(groups))):
+                if used[k]:
+                    continue
+                first = groups[k][0]
+                if first.op != "view" and first.name not in _MOVED:
+                    break
+                free = first.op == "view" or _is_free(reads[k], writes[k], read, written)
+                if free and _is_free(reads[k], writes[k], *waiting):
+                    read |= reads[k]
+                    written |= writes[k]
+                    order.append(k)
+                    used[k] = True
+                else:
+                    waiting[0].update(reads[k])
+                    waiting[1].update(writes[k])
+            read, written = set(), set()
+        read |= reads[i]
+        written |= writes[i]
+        order.append(i)
+    found = []
+    for node in (node for i in order for node in groups[i]):
+        found.append(node)
+        found += map(keeping, kept.get(id(node), ()))
+    return found
+
+
+def _is_free(reads: set[int], writes: set[int], read: set[int], written: set[int]) -> bool:
+    return not (reads & written or writes & read or writes & written)
+
+
+def _base(tensor: Tensor) -> int:
+    return id(tensor if tensor.root is None else tensor.root)
+
+
+# What it takes beside results
+
+_SCALES: Final = 8 + 4 * 256  # bytes of what chosen experts are scaled by
+_QUERIES, _CELLS, _GROUPS = 8, 64, 32  # of attention
+_VECTOR_ROWS: Final = 20  # fewer are attended to one by one
+_COPIED_ROWS: Final = 32
+_HALVES: Final = ("F16", "BF16")
+
+
+def add_scratch(nodes: _Nodes) -> None:
+    """Add what operations but attention take beside results (`ggml-metal.cpp`)."""
+    for tensor in nodes:
+        if tensor.op == "argsort":
+            tensor.scratch = tensor.nbytes
+        elif tensor.op == "mul_mat_id":
+            experts, tokens = tensor.sources[0].extent[2], tensor.sources[2].extent[1]
+            tensor.scratch = 4 * experts * (1 + tokens) + _SCALES
+
+
+def attention_scratch(
+    qkv: tuple[Tensor, Tensor, Tensor], kinds: Sequence[str], *, copies: bool, is_one: bool
+) -> int:
+    """Return what attention takes beside its result (`ggml-metal-ops.cpp`).
+
+    That is one more piece of cells, a mark for each piece of the mask, results of 32 groups of
+    threads, and since PR 27390 copies in 16 bits of keys and values, whatever their type is.
+
+    Args:
+        qkv: Queries, keys and values.
+        kinds: Types of the latter in the cache.
+        copies: Whether the build makes copies.
+        is_one: Whether the keys hold the values.
+    """
+    q, keys, values = qkv
+    length, rows, heads, streams = q.extent
+    is_one = is_one and kinds[1] != "F32"  # of which the graph makes a copy of its own
+    total = 2 * rows * streams
+    for one, kind in ((keys, kinds[0]), (keys if is_one else values, kinds[1])):
+        own, count = one.extent[:2]
+        is_copied = kind == "F32" or (copies and rows >= _COPIED_ROWS and kind not in _HALVES)
+        width = 2 * own if is_copied else TENSOR_TYPES[kind].nbytes(own * count) or 0
+        total += width * count * streams
+    is_vector = rows < _VECTOR_ROWS and length % 32 == 0
+    pieces = -(-rows // (1 if is_vector else _QUERIES))
+    pieces *= -(-keys.extent[2] // (_GROUPS if is_vector else _CELLS))
+    scratch = _CELLS * total + padded(pieces * streams, 32)
+    scratch += 4 * min(rows, _GROUPS) * heads * streams * _GROUPS * (values.extent[0] + 2)
+    if copies:
+        scratch += padded(2 * elements(keys.extent), 16)
+        scratch += 0 if is_one else padded(2 * elements(values.extent), 16)
+    return scratch
