@@ -1,7 +1,7 @@
 """How devices of each library take memory: alignment, filled rows, scratch of operations.
 
 Read in build 11434: `ggml-cuda.cu`, `ggml-vulkan.cpp`, `ggml-metal.cpp` and `ggml-metal-ops.cpp`
-(`get_alignment`, `get_max_size`, `get_alloc_size`). Those of CUDA and Vulkan were run.
+(`get_alignment`, `get_max_size`, `get_alloc_size`). All were run, ROCm as CUDA.
 """
 
 from __future__ import annotations
@@ -32,7 +32,12 @@ class Backend(NamedTuple):
     wide_experts: bool = False  # multiplies those of experts with what does not fit into f16
     # of computation (`reordering`), or as the graph has it; "cuda": with what is fused (`fusing`)
     order: Literal["graph", "cuda", "vulkan", "metal"] = "cuda"
+    # What it computes with weights of the host for many rows; empty: all
+    offloaded: frozenset[str] = frozenset()
     was_compared: bool = False  # whether its compute buffers are those of a real run
+    # Whether only of models that lie on one device as a whole: what a Mac's CPU computes, and in
+    # which order it keeps a matrix, depends on that CPU (`repack.cpp`) and on Accelerate
+    only_whole: bool = False
     scans: Scans | None = Scans(16, (96, 128, 256))  # None: of all
 
     def knows(self, recurrent: str | int, *, usual: bool) -> bool:
@@ -64,7 +69,15 @@ _BACKENDS: Final[Mapping[str, Backend]] = MappingProxyType(
             scans=Scans(0, (128, 256)),
         ),
         "Metal": Backend(
-            alignment=32, fills_rows=False, scratch="metal", order="metal", scans=None
+            alignment=32,
+            fills_rows=False,
+            scratch="metal",
+            wide_experts=True,
+            order="metal",
+            offloaded=frozenset(("mul_mat", "mul_mat_id")),
+            was_compared=True,
+            only_whole=True,
+            scans=None,
         ),
     }
 )

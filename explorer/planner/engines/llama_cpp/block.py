@@ -93,6 +93,11 @@ class Placement:
         return self.of_block(block) if self.offload_kv else self.gpus
 
     @property
+    def is_whole(self) -> bool:
+        """Whether one GPU, if there is any, has all weights but the input's."""
+        return not self.gpus or (self.gpus == 1 and self.offloaded and not self.moved)
+
+    @property
     def any_on_host(self) -> bool:
         """Whether weights but the input's lie in main memory, or the cache."""
         return bool(self.moved) or not (self.offloaded and self.offload_kv)
@@ -128,6 +133,10 @@ class Block:
     def weight(self, name: str) -> Tensor | None:
         """Return a weight of the present block, if it has it."""
         return self.stored(f"blk.{self.index}.{name}", self.index) if self.has(name) else None
+
+    def has_norm(self, name: str) -> bool:
+        """Return whether the present block has a norm; some lack the ending of its name."""
+        return self.has(f"{name}.weight") or self.has(name)
 
     def need(self, name: str) -> Tensor:
         """Return a weight of the present block."""
@@ -191,7 +200,7 @@ class Block:
         is_other = layer == self.header.blocks and self.rules.last_norm != "as others"
         current = like(self.rules.last_norm if is_other else self.rules.norm, current)
         names = self.header.weights_by_name
-        # falcon-h1 has norms without the ending
+        # falcon-h1 and plamo3 have norms without the ending
         name = f"{prefix}weight" if f"{prefix}weight" in names else prefix[:-1]
         pinned = self.rules.pinned_last_norm or not prefix.endswith("post_ffw_norm.")
         is_weighed = name in names or f"{prefix}bias" in names
@@ -241,6 +250,8 @@ class Block:
             place = self.placement.of_cache(index)
             extent = (width, cells, self.batch.streams, 1)
             self._made[key] = stored(extent, nbytes, place, weights=False)
+            if which == "v":
+                self._made["k", index].behind = self._made[key]
         return self._made[key]
 
     def cache_view(self, cache: Tensor, kind: TensorType, extent: Extent) -> Tensor:
@@ -484,7 +495,8 @@ def _in_one_kernel(  # noqa: PLR0913 - what a kernel is given
     found.scratch = end - found.nbytes
     if block.batch.backend.scratch == "metal":
         copies = block.batch.revision.metal_copies
-        found.scratch = attention_scratch(qkv, kinds, copies=copies, is_one=is_one)
+        in_keys = decompress is not None
+        found.scratch = attention_scratch(qkv, kinds, copies=copies, in_keys=in_keys, is_one=is_one)
     queries = heads // max(keys.extent[1], 1)
     shape = keys.extent[0], values.extent[0], queries
     names = types[0].lower(), types[1].lower()

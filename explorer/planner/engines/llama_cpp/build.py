@@ -231,12 +231,12 @@ def decoder_block(block: Block, current: Tensor, is_last: bool) -> Tensor:
     attended, residual, normed = block.rows_for_output(is_last, attended, residual, normed)
     if _scales_residual(block):
         attended = like("scale", attended)
-    if block.has("post_attention_norm.weight") and not _is_norm_of_network(block):
+    if block.has_norm("post_attention_norm") and not _is_norm_of_network(block):
         attended = block.norm(attended, "post_attention_norm")
     pair = (residual, attended) if rules.residual_first == "both" else (attended, residual)
     middle = like("add", *pair)
     found = experts_or_network(block, _normed_for_network(block, middle, normed))
-    if block.has("post_ffw_norm.weight"):
+    if block.has_norm("post_ffw_norm"):
         found = block.norm(found, "post_ffw_norm")
     if _scales_residual(block):
         found = like("scale", found)
@@ -252,7 +252,7 @@ def _normed_for_network(block: Block, middle: Tensor, normed: Tensor) -> Tensor:
         return block.norm(middle, "post_attention_norm")
     if block.has("attn_output_norm.weight"):  # of dbrx
         return block.norm(middle, "attn_output_norm")
-    if block.has("post_ffw_norm.weight"):
+    if block.has_norm("post_ffw_norm"):
         return middle  # it is normed behind instead
     if block.rules.network_without_norm:
         return normed
@@ -261,9 +261,8 @@ def _normed_for_network(block: Block, middle: Tensor, normed: Tensor) -> Tensor:
 
 def _is_norm_of_network(block: Block) -> bool:
     """Return whether the norm behind attention is that before the network."""
-    names = ("ffn_norm.weight", "post_ffw_norm.weight")
-    alone = all(not block.has(name) for name in names)
-    return alone and block.has("post_attention_norm.weight")
+    alone = not block.has_norm("ffn_norm") and not block.has_norm("post_ffw_norm")
+    return alone and block.has_norm("post_attention_norm")
 
 
 def _scales_residual(block: Block) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from explorer.parallel import collector_paused
+from explorer.planner.engines.llama_cpp.backends import Backend
 from explorer.planner.engines.llama_cpp.block import Batch, Block, Placement
 from explorer.planner.engines.llama_cpp.build import build_graph
 from explorer.planner.engines.llama_cpp.builds import Revision
@@ -68,6 +69,7 @@ def compute_buffers(
     devices of a kind that was not compared nothing is exact.
     """
     accuracy = header.rules.accuracy
+    was_compared = was_compared and (placement.is_whole or not batch.backend.only_whole)
     if accuracy == "exact" and not was_compared:
         accuracy = "band"
     low, high = _LIMITS[accuracy]
@@ -102,7 +104,7 @@ def attends_elsewhere(header: Header, batch: Batch, placement: Placement) -> boo
     def found() -> list[int]:
         block = Block(header, batch, placement)
         build_graph(block, blocks)
-        _assign(block.graph, placement.gpus)
+        _assign(block.graph, placement.gpus, batch.backend)
         return [one.backend - one.layer for one in block.graph.nodes if one.layer >= 0]
 
     try:
@@ -231,7 +233,7 @@ def _times(numbers: list[int], first: int, period: int) -> int:
 def _sizes(header: Header, batch: Batch, placement: Placement, blocks: Sequence[int]) -> list[int]:
     block = Block(header, batch, placement)
     build_graph(block, blocks)
-    _assign(block.graph, placement.gpus)
+    _assign(block.graph, placement.gpus, batch.backend)
     copies = _COPIES if placement.pipelined else 1
     nodes = block.graph.nodes
     order: _Order = _unchanged
@@ -263,7 +265,7 @@ def _sizes(header: Header, batch: Batch, placement: Placement, blocks: Sequence[
     return [heap.peak for heap in allocator.heaps]
 
 
-def _assign(graph: Graph, host: int) -> None:
+def _assign(graph: Graph, host: int, backend: Backend) -> None:
     """Give every tensor a device: that of weights and caches that it needs, or its neighbour's."""
     for tensor in graph.leaves:
         tensor.backend = host if tensor.is_input else tensor.place
@@ -271,7 +273,7 @@ def _assign(graph: Graph, host: int) -> None:
         if tensor.pinned >= 0:
             tensor.backend = tensor.pinned
         else:
-            tensor.backend = _of_stored(tensor, host)
+            tensor.backend = _of_stored(tensor, host, backend)
     forward = [tensor for tensor in graph.nodes if tensor.op != "view"]
     backward = forward[::-1]
     for order in (forward, backward):
@@ -289,7 +291,7 @@ def _assign(graph: Graph, host: int) -> None:
                 source.backend = tensor.backend if source.root is None else source.root.backend
 
 
-def _of_stored(tensor: Tensor, host: int) -> int:
+def _of_stored(tensor: Tensor, host: int, backend: Backend) -> int:
     """Return the device where what an operation needs lies; -1 if it needs nothing stored."""
     if tensor.root is not None:
         return tensor.root.place
@@ -300,7 +302,9 @@ def _of_stored(tensor: Tensor, host: int) -> int:
             place = source.place
             if tensor.on_host:
                 return host if place == host else -1
-            return 0 if place == host > 0 and tensor.rows >= _OFFLOADED_ROWS else place
+            is_many = place == host > 0 and tensor.rows >= _OFFLOADED_ROWS
+            is_taken = is_many and (not backend.offloaded or tensor.op in backend.offloaded)
+            return 0 if is_taken else place
     return -1
 
 

@@ -50,6 +50,7 @@ class Tensor:
         scratch: Bytes that a GPU takes beyond that.
         on_host: Whether no GPU can compute it.
         layer: Of flash attention, the device of its layer.
+        behind: Of a cache, the one that lies directly behind it.
 
     Raises:
         UnknownGraphError: Its extent is negative: figures of a header contradict one another.
@@ -64,6 +65,7 @@ class Tensor:
     is_input = is_output = visited = owned = on_host = False
     backend = pinned = layer = -1
     children = views = buffer = offset = 0
+    behind: Tensor | None = None
 
     def __init__(
         self,

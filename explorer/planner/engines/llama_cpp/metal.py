@@ -263,37 +263,29 @@ def concurrent(
     """
     split = _Split(nodes, uses)
     groups, kept = [*split.groups()], split.kept()
-    made = [{id(node) for node in group} for group in groups]
-    reads = [
-        {_base(one) for node in group for one in node.sources if id(one) not in own}
-        for group, own in zip(groups, made, strict=True)
-    ]
-    writes = [{_base(node) for node in group} for group in groups]
+    touched = [*map(_touched, groups)]
     order, used = list[int](), [False] * len(groups)
-    read, written = set[int](), set[int]()  # by what runs
+    running = _Touched()
     for i, group in enumerate(groups):
         if used[i]:
             continue
-        if group[0].op != "view" and not _is_free(reads[i], writes[i], read, written):
-            waiting = set(reads[i]), set(writes[i])
+        if group[0].op != "view" and not running.leave(touched[i]):
+            waiting = _Touched().joined(touched[i])
             for k in range(i + 1, min(i + _FORWARD, len(groups))):
                 if used[k]:
                     continue
                 first = groups[k][0]
                 if first.op != "view" and first.name not in _MOVED:
                     break
-                free = first.op == "view" or _is_free(reads[k], writes[k], read, written)
-                if free and _is_free(reads[k], writes[k], *waiting):
-                    read |= reads[k]
-                    written |= writes[k]
+                is_free = first.op == "view" or running.leave(touched[k])
+                if is_free and waiting.leave(touched[k]):
+                    running.joined(touched[k])
                     order.append(k)
                     used[k] = True
                 else:
-                    waiting[0].update(reads[k])
-                    waiting[1].update(writes[k])
-            read, written = set(), set()
-        read |= reads[i]
-        written |= writes[i]
+                    waiting.joined(touched[k])
+            running = _Touched()
+        running.joined(touched[i])
         order.append(i)
     found = []
     for node in (node for i in order for node in groups[i]):
@@ -302,12 +294,47 @@ def concurrent(
     return found
 
 
-def _is_free(reads: set[int], writes: set[int], read: set[int], written: set[int]) -> bool:
-    return not (reads & written or writes & read or writes & written)
+class _Touched:
+    """What nodes read and write, by the `id` of what holds it.
+
+    Attributes:
+        near_read: With what lies directly behind what is read: it is taken for a part of that.
+        near_written: The same of what is written.
+    """
+
+    def __init__(self) -> None:
+        self.read, self.written = set[int](), set[int]()
+        self.near_read, self.near_written = set[int](), set[int]()
+
+    def joined(self, other: _Touched) -> _Touched:
+        """Add what others touch; return this."""
+        self.read |= other.read
+        self.written |= other.written
+        return self
+
+    def leave(self, other: _Touched) -> bool:
+        """Return whether others may run beside these."""
+        return (
+            self.written.isdisjoint(other.near_read)
+            and self.written.isdisjoint(other.near_written)
+            and self.read.isdisjoint(other.near_written)
+        )
 
 
-def _base(tensor: Tensor) -> int:
-    return id(tensor if tensor.root is None else tensor.root)
+def _touched(group: _Nodes) -> _Touched:
+    found, own = _Touched(), {id(node) for node in group}
+    read = [one for node in group for one in node.sources if id(one) not in own]
+    for tensors, exact, near in (
+        (read, found.read, found.near_read),
+        (group, found.written, found.near_written),
+    ):
+        for tensor in tensors:
+            base = tensor if tensor.root is None else tensor.root
+            exact.add(id(base))
+            near.add(id(base))
+            if base.behind is not None:
+                near.add(id(base.behind))
+    return found
 
 
 # What it takes beside results
@@ -330,7 +357,12 @@ def add_scratch(nodes: _Nodes) -> None:
 
 
 def attention_scratch(
-    qkv: tuple[Tensor, Tensor, Tensor], kinds: Sequence[str], *, copies: bool, is_one: bool
+    qkv: tuple[Tensor, Tensor, Tensor],
+    kinds: Sequence[str],
+    *,
+    copies: bool,
+    in_keys: bool,
+    is_one: bool,
 ) -> int:
     """Return what attention takes beside its result (`ggml-metal-ops.cpp`).
 
@@ -341,15 +373,17 @@ def attention_scratch(
         qkv: Queries, keys and values.
         kinds: Types of the latter in the cache.
         copies: Whether the build makes copies.
-        is_one: Whether the keys hold the values.
+        in_keys: Whether the values are the first elements of the keys.
+        is_one: Whether they still are on this device.
     """
     q, keys, values = qkv
     length, rows, heads, streams = q.extent
     is_one = is_one and kinds[1] != "F32"  # of which the graph makes a copy of its own
     total = 2 * rows * streams
-    for one, kind in ((keys, kinds[0]), (keys if is_one else values, kinds[1])):
-        own, count = one.extent[:2]
+    for one, kind in ((keys, kinds[0]), (values, kinds[1])):
         is_copied = kind == "F32" or (copies and rows >= _COPIED_ROWS and kind not in _HALVES)
+        holder = keys if one is values and (is_one if is_copied else in_keys) else one
+        own, count = holder.extent[:2]
         width = 2 * own if is_copied else TENSOR_TYPES[kind].nbytes(own * count) or 0
         total += width * count * streams
     is_vector = rows < _VECTOR_ROWS and length % 32 == 0
