@@ -1,15 +1,17 @@
-"""Makes llama_cpp_LIBRARY.json.gz: what llama.cpp's CUDA or Vulkan backend reserves, in bytes.
+"""Makes llama_cpp_LIBRARY.json.gz: what a backend of llama.cpp reserves, in bytes.
 
 Run from the repository's root, with MEASURE built from `measure.cpp` beside this script, and SHARED
 the folder with `reference` and `tools`:
 
-  python tests/data/planner/make_backends.py CUDA|Vulkan MEASURE SHARED
+  python tests/data/planner/make_backends.py CUDA|Vulkan|Metal MEASURE SHARED
 
-Neither needs a GPU. Mesa's lavapipe is a Vulkan device (Debian: mesa-vulkan-drivers, libvulkan-dev,
-glslc, spirv-headers); of CUDA's backend the own code runs, linked with `no_cuda.cpp` in place of
-CUDA's runtime, and settings drawn at random are asked, too. Models are headers without weights.
-llama.cpp only simulates its allocations, but with two GPUs and with drawn settings: a simulation
-forgets which device a tensor was pinned to (`ggml_backend_sched_reserve_size`).
+None needs a GPU. Mesa's lavapipe is a Vulkan device (Debian: mesa-vulkan-drivers, libvulkan-dev,
+glslc, spirv-headers); of CUDA's and Metal's backends the own code runs, linked with `no_cuda.cpp`
+in place of CUDA's runtime and with `no_metal.cpp` in place of Apple's, and settings drawn at random
+are asked, too. Models are headers without weights. llama.cpp only simulates its allocations, but
+with two GPUs, with drawn settings and on Metal: a simulation forgets which device a tensor was
+pinned to (`ggml_backend_sched_reserve_size`), and has no addresses, by which Metal finds its order.
+Metal is asked about models that lie on it as a whole.
 """
 
 from __future__ import annotations
@@ -59,7 +61,8 @@ MORE: dict[str, dict[str, Any]] = {
     "q8_0 off": {"type_k": "q8_0", "flash_attention": False},
     "alone": {},
 }
-"""What CUDA is asked besides, at 8,192 tokens: types of keys and values."""
+"""What CUDA and Metal are asked besides, at 8,192 tokens: types of keys and values."""
+WHOLE = {"gpu_layers": 999, "devices": 1, "cpu_moe_layers": 0}
 NAMES = (
     "qwen35-4b", "qwen35-9b", "qwen35-27b", "qwen35-35b-a3b", "gemma4-12b", "gemma4-e2b",
     "gemma4-26b-a4b", "embeddinggemma", "gpt-oss-120b", "smollm2-135m",
@@ -73,8 +76,9 @@ def main() -> None:
     """Ask llama.cpp about every model, and write what it answers beside this script."""
     library, measure, shared = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     asked = SETTINGS
-    if library == "CUDA":
+    if library != "Vulkan":
         asked = SETTINGS | {name: one | {"context": 8192} for name, one in MORE.items()}
+    is_metal = library == "Metal"
     families = json.loads(gzip.decompress((HERE / "llama_cpp_families.json.gz").read_bytes()))
     path = shared / "reference" / "llama_cpp_golden.json.gz"
     golden = json.loads(gzip.decompress(path.read_bytes()))["models"]
@@ -92,12 +96,17 @@ def main() -> None:
         "cases": {},
     }
     for group, (models, settings) in groups.items():
-        found["settings"][group] = {name: USUAL | one for name, one in settings.items()}
-        found["cases"][group] = _measured(measure, models, found["settings"][group])
-    if library == "CUDA":
+        found["settings"][group] = {
+            name: USUAL | one
+            for name, one in settings.items()
+            if not is_metal or USUAL | one == USUAL | one | WHOLE
+        }
+        simulated = False if is_metal else None
+        found["cases"][group] = _measured(measure, models, found["settings"][group], simulated)
+    if library != "Vulkan":
         models = {name: one for of_group, _ in groups.values() for name, one in of_group.items()}
         models |= gemma3n()
-        found["cases"]["drawn"] = _drawn_and_measured(measure, models)
+        found["cases"]["drawn"] = _drawn_and_measured(measure, models, is_whole=is_metal)
     text = json.dumps(found, separators=(",", ":")).encode()
     (HERE / f"llama_cpp_{library.lower()}.json.gz").write_bytes(gzip.compress(text, mtime=0))
 
@@ -123,7 +132,10 @@ def _made(tool: Path) -> Iterator[tuple[str, Described]]:
 
 
 def _measured(
-    measure: Path, models: Mapping[str, Described], settings: Mapping[str, Mapping[str, Any]]
+    measure: Path,
+    models: Mapping[str, Described],
+    settings: Mapping[str, Mapping[str, Any]],
+    simulated: bool | None,
 ) -> dict[str, dict[str, Any]]:
     """Return for each model and settings what llama.cpp says."""
     found: dict[str, dict[str, Any]] = {}
@@ -134,7 +146,7 @@ def _measured(
             found[model] = {}
             for name, values in settings.items():
                 if values["devices"]:
-                    found[model][name] = _answer(measure, path, values)
+                    found[model][name] = _answer(measure, path, values, simulated=simulated)
     return found
 
 
@@ -188,15 +200,23 @@ def _gemma3n(layers: int, wide: int) -> Described:
     )
 
 
-def _drawn_and_measured(measure: Path, models: Mapping[str, Described]) -> dict[str, list[Any]]:
-    """Return for each model settings with one, two and three GPUs, and what llama.cpp says."""
+def _drawn_and_measured(
+    measure: Path, models: Mapping[str, Described], *, is_whole: bool
+) -> dict[str, list[Any]]:
+    """Return for each model settings with one, two and three GPUs, and what llama.cpp says.
+
+    Args:
+        is_whole: Whether models lie on one GPU as a whole.
+    """
     found: dict[str, list[Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.gguf"
         for model, described in models.items():
             write_header(path, *described)
             chance = random.Random(model)
-            drawn = [_drawn(chance, devices) for devices in (1, 2, 3)]
+            drawn = [_drawn(chance, 1 if is_whole else devices) for devices in (1, 2, 3)]
+            if is_whole:
+                drawn = [one | WHOLE for one in drawn]
             found[model] = [
                 [values, _answer(measure, path, USUAL | values, simulated=False)]
                 for values in drawn

@@ -240,7 +240,9 @@ def _allocate(
         batch = _batch(header, settings, n_ctx, n_ctx_seq, ubatch, flash_attention=flash_attention)
         placement = _placement(header, settings, places)
         usual = flash_attention or (settings.type_k, settings.type_v) == ("f16", "f16")
-        was_compared = not settings.devices or backend.knows(header.rules.recurrent, usual=usual)
+        was_compared = not settings.devices or backend.knows(
+            settings.build, header.rules.recurrent, usual=usual
+        )
         was_compared &= knows_graph(settings.build, header.architecture)
         was_compared &= header.rules.run_on in ("all", backend.order)
         accuracy, computes = compute_buffers(

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
+_NEVER: Final = 1 << 62
+
 
 class Scans(NamedTuple):
     """For which Mamba layers there is a kernel (`supports_op` of both libraries)."""
@@ -34,25 +36,26 @@ class Backend(NamedTuple):
     order: Literal["graph", "cuda", "vulkan", "metal"] = "cuda"
     # What it computes with weights of the host for many rows; empty: all
     offloaded: frozenset[str] = frozenset()
-    was_compared: bool = False  # whether its compute buffers are those of a real run
+    compared_since: int = _NEVER  # the first build whose compute buffers are those of a real run
     # Whether only of models that lie on one device as a whole: what a Mac's CPU computes, and in
     # which order it keeps a matrix, depends on that CPU (`repack.cpp`) and on Accelerate
     only_whole: bool = False
     scans: Scans | None = Scans(16, (96, 128, 256))  # None: of all
 
-    def knows(self, recurrent: str | int, *, usual: bool) -> bool:
-        """Return whether the compute buffers of such a model are those of a real run.
+    def knows(self, build: int, recurrent: str | int, *, usual: bool) -> bool:
+        """Return whether the compute buffers of such a model are those of a build's real run.
 
-        In another order than the graph's those of Mamba layers alone, with scans on the CPU, are
-        not in all, nor those of attention with neither a kernel nor a cache of f16.
+        In the order of Vulkan those of Mamba layers alone, with scans on the CPU, are not in all,
+        nor those of attention with neither a kernel nor a cache of f16.
 
         Args:
             usual: Whether attention has a kernel, or the cache is of f16.
         """
-        return self.was_compared and (self.order == "cuda" or (recurrent != "all" and usual))
+        is_known = self.order != "vulkan" or (recurrent != "all" and usual)
+        return build >= self.compared_since and is_known
 
 
-_CUDA: Final = Backend(was_compared=True)
+_CUDA: Final = Backend(compared_since=0)
 _BACKENDS: Final[Mapping[str, Backend]] = MappingProxyType(
     {
         "CUDA": _CUDA,
@@ -65,7 +68,7 @@ _BACKENDS: Final[Mapping[str, Backend]] = MappingProxyType(
             piece=1 << 30,
             broadcasts=False,
             order="vulkan",
-            was_compared=True,
+            compared_since=0,
             scans=Scans(0, (128, 256)),
         ),
         "Metal": Backend(
@@ -75,7 +78,7 @@ _BACKENDS: Final[Mapping[str, Backend]] = MappingProxyType(
             wide_experts=True,
             order="metal",
             offloaded=frozenset(("mul_mat", "mul_mat_id")),
-            was_compared=True,
+            compared_since=11434,  # before, products were not computed with what is added to them
             only_whole=True,
             scans=None,
         ),

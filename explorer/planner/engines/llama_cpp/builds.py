@@ -35,9 +35,11 @@ class Revision(NamedTuple):
     any_pair: bool
     trunk_caches: bool
     skips_fused: bool
+    kept_at_once: bool
     chosen_at_once: bool
     shared_at_once: bool
     mixed: bool
+    adds_at_once: bool
 
     @property
     def caches_ahead(self) -> bool:
@@ -81,6 +83,7 @@ CHANGES: Final = (
         *(11026, "skips_fused", "loads no fused experts of MTP layers that are not used"),
         of_mtp=True,
     ),
+    Change(11053, "kept_at_once", "keeps what is computed at once, experts too", ("Metal",)),
     Change(
         *(11138, "chosen_at_once", "keeps what chooses experts until they are chosen"),
         ("CUDA", "ROCm"),
@@ -89,6 +92,7 @@ CHANGES: Final = (
         *(11378, "shared_at_once", "computes the shared expert beside the others"), ("CUDA", "ROCm")
     ),
     Change(11401, "mixed", "reserves room for tokens and embeddings in one batch"),
+    Change(11434, "adds_at_once", "computes products and sums of them at once", ("Metal",)),
 )
 """The changes, from the oldest to the newest."""
 

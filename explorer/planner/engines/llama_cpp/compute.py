@@ -244,7 +244,7 @@ def _sizes(header: Header, batch: Batch, placement: Placement, blocks: Sequence[
         order = _fused(placement.gpus, nodes, batch.revision)
     elif batch.backend.order in ("vulkan", "metal"):
         nodes = with_parts(nodes)
-        order = _reordered(placement.gpus, nodes, batch.backend.order)
+        order = _reordered(placement.gpus, nodes, batch)
     nodes, crossing = _split(nodes, order, pipelined=copies > 1)
     backend = batch.backend
     host_alignment = backend.host_alignment if placement.gpus else HOST_ALIGNMENT
@@ -323,15 +323,16 @@ def _unchanged(split: list[Tensor], _device: int) -> list[Tensor]:
     return split
 
 
-def _reordered(host: int, nodes: Sequence[Tensor], library: str) -> _Order:
+def _reordered(host: int, nodes: Sequence[Tensor], batch: Batch) -> _Order:
     """Return what puts the nodes of a split on a GPU into another order."""
-    uses = _uses(nodes) if library == "metal" else {}
+    is_metal = batch.backend.order == "metal"
+    uses = _uses(nodes) if is_metal else {}
 
     def order(split: list[Tensor], device: int) -> list[Tensor]:
         if device == host:
             return split
-        if library == "metal":
-            return concurrent(split, uses, _dependency)
+        if is_metal:
+            return concurrent(split, uses, _dependency, batch.revision)
         return reordered(split, _dependency)
 
     return order

@@ -8,9 +8,11 @@ Read in build 11434 (`ggml-metal-fusion.cpp`, `ggml-metal-common.cpp`, `ggml-met
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
+from explorer.planner.engines.llama_cpp.builds import Revision
 from explorer.planner.engines.llama_cpp.graph import Tensor, elements, padded
 from explorer.quantization import TENSOR_TYPES
 
@@ -110,18 +112,31 @@ class _Pattern(NamedTuple):
     outputs: tuple[int, ...] | None = None
 
 
-def _patterns() -> Iterator[_Pattern]:
+@cache
+def _patterns(*, keeps: bool, adds: bool) -> Mapping[str, Sequence[_Pattern]]:
+    """Return what a build computes at once, by the first operation; see `builds.CHANGES`."""
+    found: dict[str, list[_Pattern]] = {}
+    for pattern in _patterns_of(keeps=keeps, adds=adds):
+        found.setdefault(pattern.names[0], []).append(pattern)
+    return found
+
+
+def _patterns_of(*, keeps: bool, adds: bool) -> Iterator[_Pattern]:
     def pattern(text: str, fits: _Fits, *outputs: int, is_chain: bool = False) -> _Pattern:
         names = tuple(text.split())
         computing = sum(name not in ("view", "reshape") for name in names)
         return _Pattern(names, computing, fits, None if is_chain else outputs)
 
     for norm in ("norm", "rms_norm"):
-        for end in ("mul", "mul add", "scale"):
+        for end in ("mul", "mul add", *(["scale"] if keeps else [])):
             yield pattern(f"{norm} {end}", _is_normed, is_chain=True)
     for count in range(2, 8):
         yield pattern(count * "add ", _is_sum, is_chain=True)
     yield pattern("delta write", _is_written, 0)
+    if adds:
+        yield pattern("mul_mat add", _adds_to_product, is_chain=True)
+    if not keeps:
+        return
     choice = "soft_max reshape argsort view get_rows"
     for end in ("", " reshape sum_rows clamp div reshape"):
         for scale in ("", " scale"):
@@ -129,12 +144,6 @@ def _patterns() -> Iterator[_Pattern]:
     for used in range(2, 9):
         yield pattern(f"mul{used * ' view'}{(used - 1) * ' add'}", _is_weighted_sum)
     yield pattern("ssm_conv unary", _any, is_chain=True)
-    yield pattern("mul_mat add", _adds_to_product, is_chain=True)
-
-
-_BY_FIRST: Final[dict[str, list[_Pattern]]] = {}
-for _pattern in _patterns():
-    _BY_FIRST.setdefault(_pattern.names[0], []).append(_pattern)
 
 
 class _Split:
@@ -143,10 +152,13 @@ class _Split:
     Args:
         nodes: In the order of the graph.
         uses: How many nodes of the graph read each, by its `id`.
+        patterns: What may be computed at once, by its first operation.
     """
 
-    def __init__(self, nodes: _Nodes, uses: Mapping[int, int]) -> None:
-        self._nodes, self._uses = nodes, uses
+    def __init__(
+        self, nodes: _Nodes, uses: Mapping[int, int], patterns: Mapping[str, Sequence[_Pattern]]
+    ) -> None:
+        self._nodes, self._uses, self._patterns = nodes, uses, patterns
         self._names = [node.name for node in nodes]
         self._computing = [i for i, node in enumerate(nodes) if node.op != "view"]
         self._number = {i: number for number, i in enumerate(self._computing)}
@@ -174,7 +186,7 @@ class _Split:
     def _longest(self, places: Sequence[int]) -> int:
         """Return how many nodes of these may be computed at once, views left out; 0: none."""
         most = 0
-        for pattern in _BY_FIRST.get(self._names[places[0]], ()):
+        for pattern in self._patterns.get(self._names[places[0]], ()):
             count = pattern.computing
             if most < count <= len(places) and self._matches(pattern, places[:count]):
                 most = count
@@ -226,7 +238,7 @@ class _Split:
             length = max(
                 (
                     len(names)
-                    for names, *_ in _BY_FIRST.get(self._names[i], ())
+                    for names, *_ in self._patterns.get(self._names[i], ())
                     if names == tuple(self._names[i : i + len(names)])
                 ),
                 default=0,
@@ -250,7 +262,7 @@ class _Split:
 
 
 def concurrent(
-    nodes: _Nodes, uses: Mapping[int, int], keeping: Callable[[Tensor], Tensor]
+    nodes: _Nodes, uses: Mapping[int, int], keeping: Callable[[Tensor], Tensor], revision: Revision
 ) -> list[Tensor]:
     """Return the nodes of a split in the order in which Metal computes them.
 
@@ -260,9 +272,11 @@ def concurrent(
         nodes: In the order of the graph.
         uses: How many nodes of the graph read each, by its `id`.
         keeping: Returns a node that keeps a tensor until it was computed.
+        revision: What the build does.
     """
-    split = _Split(nodes, uses)
-    groups, kept = [*split.groups()], split.kept()
+    keeps, adds = revision.kept_at_once, revision.adds_at_once
+    split = _Split(nodes, uses, _patterns(keeps=keeps, adds=adds))
+    groups, kept = [*split.groups()], split.kept() if keeps else {}
     touched = [*map(_touched, groups)]
     order, used = list[int](), [False] * len(groups)
     running = _Touched()
