@@ -1,7 +1,8 @@
-"""What llama.cpp's CUDA and Vulkan backends reserve; `make_backends.py` ran them."""
+"""What llama.cpp's CUDA, Vulkan and Metal backends reserve; `make_backends.py` ran them."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -21,7 +22,9 @@ from explorer.planner.inputs import PlanInputs, header_to_plan
 from explorer.planner.plans import Level
 from tests.planner.models import DATA, header_model, module_of, packed
 
-_GOLDEN = {one: packed(DATA / f"llama_cpp_{one.lower()}.json.gz") for one in ("CUDA", "Vulkan")}
+_GOLDEN = {
+    one: packed(DATA / f"llama_cpp_{one.lower()}.json.gz") for one in ("CUDA", "Vulkan", "Metal")
+}
 _FAMILIES = packed(DATA / "llama_cpp_families.json.gz")["models"]
 
 
@@ -69,8 +72,8 @@ def _compared(
     assert (allocation.n_ctx, allocation.n_ctx_seq) == (n_ctx, n_ctx_seq), (model, settings)
     measured: dict[str, list[int]] = {"host": [0, 0, 0]}
     for buffer, sizes in memory.items():
-        number = buffer.removeprefix("CUDA").removeprefix("Vulkan")
-        place = f"GPU{number}" if number.isdigit() else "host"
+        gpu = re.fullmatch(r"(?:CUDA|Vulkan|MTL)(\d+)", buffer)
+        place = f"GPU{gpu[1]}" if gpu else "host"
         measured[place] = [
             a + b for a, b in zip(measured.get(place, [0, 0, 0]), sizes, strict=True)
         ]
@@ -100,8 +103,9 @@ def _check(library: str, group: str, models: Mapping[str, Any]) -> Counter[str]:
     return counted
 
 
-_EQUAL = {"CUDA": 0.97, "Vulkan": 0.95}
+_EQUAL = {"CUDA": 0.97, "Vulkan": 0.95, "Metal": 1.0}
 """The least part of the compute buffers of GPUs that are equal to the byte."""
+_DRAWN_EQUAL = {"CUDA": 0.94, "Metal": 1.0}
 
 
 @pytest.mark.slow
@@ -110,7 +114,7 @@ def test_models_of_every_architecture_take_what_a_backend_reserves(library: str)
     models = {name: (one["metadata"], one["tensors"]) for name, one in _FAMILIES.items()}
     counted = _check(library, "families", models)
     assert counted["all"] > 1400
-    assert counted["equal"] / counted["all"] > _EQUAL[library]
+    assert counted["equal"] / counted["all"] >= _EQUAL[library]
 
 
 @pytest.mark.slow
@@ -123,12 +127,15 @@ def test_large_models_take_what_a_backend_reserves(library: str, shared_referenc
     tool = shared_reference.parent / "tools" / "make_models.py"
     counted += _check(library, "made", dict(maker._made(tool)))
     assert counted["all"] > 250
-    assert counted["equal"] / counted["all"] > _EQUAL[library]
+    assert counted["equal"] / counted["all"] >= _EQUAL[library]
 
 
 @pytest.mark.slow
-def test_settings_drawn_at_random_take_what_cuda_allocates(shared_reference: Path) -> None:
-    """Of one, two and three GPUs: caches on the CPU, experts there, shares, few layers."""
+@pytest.mark.parametrize("library", _DRAWN_EQUAL)
+def test_settings_drawn_at_random_take_what_is_allocated(
+    library: str, shared_reference: Path
+) -> None:
+    """Caches on the CPU; with CUDA one, two and three GPUs, experts there, shares, few layers."""
     maker = module_of(DATA / "make_backends.py")
     golden = packed(shared_reference / "llama_cpp_golden.json.gz")["models"]
     described = {name: (one["metadata"], one["tensors"]) for name, one in golden.items()}
@@ -136,10 +143,10 @@ def test_settings_drawn_at_random_take_what_cuda_allocates(shared_reference: Pat
     described |= maker.gemma3n()
     described |= {name: (one["metadata"], one["tensors"]) for name, one in _FAMILIES.items()}
     counted = Counter[str]()
-    for model, cases in _GOLDEN["CUDA"]["cases"]["drawn"].items():
+    for model, cases in _GOLDEN[library]["cases"]["drawn"].items():
         header = Header.from_model(header_model(*described[model]))
         for drawn, result in cases:
-            values = maker.USUAL | drawn | {"library": "CUDA"}
+            values = maker.USUAL | drawn | {"library": library}
             found = _compared(model, drawn, result, header, values)
             if found is None:
                 continue
@@ -156,8 +163,8 @@ def test_settings_drawn_at_random_take_what_cuda_allocates(shared_reference: Pat
                 assert limits.compute_low <= measured[2] <= limits.compute_high, where
                 counted["all"] += 1
                 counted["equal"] += compute == measured[2]
-    assert counted["all"] > 500
-    assert counted["equal"] / counted["all"] > 0.94
+    assert counted["all"] > 300
+    assert counted["equal"] / counted["all"] >= _DRAWN_EQUAL[library]
 
 
 def test_metal_copies_the_cache_in_16_bits_since_a_build() -> None:
@@ -173,7 +180,21 @@ def test_metal_copies_the_cache_in_16_bits_since_a_build() -> None:
     copies = 2 * 2 * heads * length * (1 << 17)
     assert new - old == pytest.approx(copies, rel=0.1)
     assert old < cuda + copies
-    assert allocate(header, longest).accuracy == "band"
+
+
+def test_metal_is_exact_where_a_model_lies_on_it_as_a_whole() -> None:
+    header = Header.from_model(
+        header_model(*(_FAMILIES["llama"][one] for one in ("metadata", "tensors")))
+    )
+    whole = Settings(library="Metal", build=11434)
+    for settings, accuracy in (
+        (whole, "exact"),
+        (replace(whole, offload_kv=False), "exact"),
+        (replace(whole, gpu_layers=3), "band"),  # what Mac's CPU computes depends on it
+        (replace(whole, devices=2), "band"),
+        (replace(whole, build=11401), "band"),
+    ):
+        assert allocate(header, settings).accuracy == accuracy, settings
 
 
 def test_what_turns_positions_lies_on_each_gpu_and_leaves_no_layer_to_the_cpu(

@@ -158,7 +158,13 @@ def test_a_decision_counts_what_drafts_tokens() -> None:
 
 @pytest.mark.parametrize(
     ("library", "accuracy"),
-    [("CUDA", "exact"), ("ROCm", "exact"), ("Vulkan", "exact"), ("Metal", "band")],
+    [
+        ("CUDA", "exact"),
+        ("ROCm", "exact"),
+        ("Vulkan", "exact"),
+        ("Metal", "exact"),
+        ("oneAPI", "band"),
+    ],
 )
 def test_only_what_was_compared_is_exact(library: str, accuracy: str) -> None:
     assert allocate(_header("heads-80"), Settings(library=library)).accuracy == accuracy

@@ -11,7 +11,8 @@ in place of CUDA's runtime and with `no_metal.cpp` in place of Apple's, and sett
 are asked, too. Models are headers without weights. llama.cpp only simulates its allocations, but
 with two GPUs, with drawn settings and on Metal: a simulation forgets which device a tensor was
 pinned to (`ggml_backend_sched_reserve_size`), and has no addresses, by which Metal finds its order.
-Metal is asked about models that lie on it as a whole.
+Metal is asked about models that lie on it as a whole, and not about the largest, which llama.cpp
+takes minutes to load.
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ MORE: dict[str, dict[str, Any]] = {
 }
 """What CUDA and Metal are asked besides, at 8,192 tokens: types of keys and values."""
 WHOLE = {"gpu_layers": 999, "devices": 1, "cpu_moe_layers": 0}
+MOST_BYTES = 3 << 30
+"""What Metal is asked about weighs no more."""
 NAMES = (
     "qwen35-4b", "qwen35-9b", "qwen35-27b", "qwen35-35b-a3b", "gemma4-12b", "gemma4-e2b",
     "gemma4-26b-a4b", "embeddinggemma", "gpt-oss-120b", "smollm2-135m",
@@ -90,6 +93,14 @@ def main() -> None:
             _described(families["models"]), families["settings"] | {"two GPUs": both}
         ),
     }  # fmt: skip
+    if is_metal:
+        groups = {
+            group: (
+                {name: one for name, one in models.items() if _size(one) <= MOST_BYTES},
+                settings,
+            )
+            for group, (models, settings) in groups.items()
+        }
     found: dict[str, Any] = {
         "about": "[n_ctx, n_ctx_seq, buffer -> [weights, cache and state, compute]], or null",
         "settings": {},
@@ -109,6 +120,12 @@ def main() -> None:
         found["cases"]["drawn"] = _drawn_and_measured(measure, models, is_whole=is_metal)
     text = json.dumps(found, separators=(",", ":")).encode()
     (HERE / f"llama_cpp_{library.lower()}.json.gz").write_bytes(gzip.compress(text, mtime=0))
+
+
+def _size(described: Described) -> int:
+    return sum(
+        TENSOR_TYPES[kind].nbytes_of((*reversed(dims),)) or 0 for _, kind, dims in described[1]
+    )
 
 
 def _described(models: Mapping[str, Any]) -> dict[str, Described]:

@@ -45,13 +45,14 @@ class Backend(NamedTuple):
     def knows(self, build: int, recurrent: str | int, *, usual: bool) -> bool:
         """Return whether the compute buffers of such a model are those of a build's real run.
 
-        In the order of Vulkan those of Mamba layers alone, with scans on the CPU, are not in all,
-        nor those of attention with neither a kernel nor a cache of f16.
+        In another order than the graph's those of Mamba layers alone, with scans or a cache on the
+        CPU, are not in all; nor with Vulkan those of attention with neither a kernel nor a cache of
+        f16.
 
         Args:
             usual: Whether attention has a kernel, or the cache is of f16.
         """
-        is_known = self.order != "vulkan" or (recurrent != "all" and usual)
+        is_known = self.order == "cuda" or (recurrent != "all" and (usual or self.order == "metal"))
         return build >= self.compared_since and is_known
 
 

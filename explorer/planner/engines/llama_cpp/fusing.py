@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from explorer.planner.engines.llama_cpp.builds import Revision
-from explorer.planner.engines.llama_cpp.graph import Tensor
+from explorer.planner.engines.llama_cpp.graph import Tensor, is_closed
 
 _MOST_SUMMED: Final = 15  # experts that are weighted and added at once
 _MOST_CHOSEN_FROM: Final = 512  # experts, a power of two,
@@ -72,7 +72,7 @@ class Fusing:
     def _is_shared(self, nodes: Sequence[Tensor], i: int, j: int) -> bool:
         """Return whether the network at `j` is like the experts at `i`, and reads the same."""
         both = [*nodes[i : i + 3], *nodes[j : j + 3]]
-        if tuple(node.op for node in both) != _SHARED or not self._is_whole(both, (2, 5)):
+        if tuple(node.op for node in both) != _SHARED or not is_closed(both, (2, 5), self._uses):
             return False
         gate, up, hidden, shared_gate, shared_up, shared = both
         if hidden.sources != [gate, up] or shared.sources != [shared_gate, shared_up]:
@@ -126,7 +126,7 @@ class Fusing:
         is_sum = (
             all(one.name == "view" and one.sources[0] is product for one in views)
             and all(one.op == "add" and one.extent[:2] == (width, tokens) for one in sums)
-            and self._is_whole([product, *behind], (count - 1,))
+            and is_closed([product, *behind], (count - 1,), self._uses)
         )
         return count if is_sum else 0
 
@@ -162,15 +162,4 @@ class Fusing:
         if names[end : end + 1] == ["scale"] and nodes[i + end].sources[0] is last:
             end += 1
         fused = nodes[start : i + end]
-        return len(fused) if self._is_whole(fused, (view_at, len(fused) - 1)) else 0
-
-    def _is_whole(self, nodes: Sequence[Tensor], outputs: Sequence[int]) -> bool:
-        """Return whether only nodes among these read them, but for those that are outputs."""
-        inside: dict[int, int] = {}
-        for node in nodes:
-            for source in node.sources:
-                inside[id(source)] = inside.get(id(source), 0) + 1
-        return all(
-            i in outputs or inside.get(id(node), 0) == self._uses.get(id(node), 0)
-            for i, node in enumerate(nodes)
-        )
+        return len(fused) if is_closed(fused, (view_at, len(fused) - 1), self._uses) else 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 from explorer.quantization import TensorType
@@ -220,6 +220,24 @@ def get_rows(table: Tensor, chosen: Tensor) -> Tensor:
 def _extent(given: tuple[int, ...]) -> Extent:
     a, b, c, d = (*given, 1, 1, 1)[:4]
     return a, b, c, d
+
+
+def is_closed(nodes: Sequence[Tensor], outputs: Sequence[int], uses: Mapping[int, int]) -> bool:
+    """Return whether only nodes among these read them, but for those that are outputs.
+
+    Args:
+        nodes: Some nodes of a graph.
+        outputs: Places of those that others may read.
+        uses: How many nodes of the graph read each tensor, by its `id`.
+    """
+    inside: dict[int, int] = {}
+    for node in nodes:
+        for source in node.sources:
+            inside[id(source)] = inside.get(id(source), 0) + 1
+    return all(
+        i in outputs or inside.get(id(node), 0) == uses.get(id(node), 0)
+        for i, node in enumerate(nodes)
+    )
 
 
 def elements(extent: Extent) -> int:

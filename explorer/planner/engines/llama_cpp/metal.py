@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from explorer.planner.engines.llama_cpp.builds import Revision
-from explorer.planner.engines.llama_cpp.graph import Tensor, elements, padded
+from explorer.planner.engines.llama_cpp.graph import Tensor, elements, is_closed, padded
 from explorer.quantization import TENSOR_TYPES
 
 _MOST_AT_ONCE: Final = 16  # nodes
@@ -96,20 +96,23 @@ def _is_weighted_sum(nodes: _Nodes) -> bool:
 
 
 class _Pattern(NamedTuple):
-    """Operations that may be computed at once, with the views between them.
+    """Operations that may be computed at once.
 
     Attributes:
-        names: What they are called; of a chain there may be views between them besides.
-        computing: How many are no views.
+        names: What they are called, with the views between them.
         fits: Returns whether such nodes may.
-        outputs: Those beside the last that others may read; None of a chain, of which each reads
-            the one before it.
+        way: "chain": each reads the one before it, as nothing else does, and other views may lie
+            between them; "apart": such views may, and only `fits` decides; "closed": none may, and
+            others read only the outputs.
+        output: One beside the last that others may read.
+        computing: How many are no views.
     """
 
     names: tuple[str, ...]
-    computing: int
     fits: _Fits
-    outputs: tuple[int, ...] | None = None
+    way: Literal["chain", "apart", "closed"]
+    output: int
+    computing: int
 
 
 @cache
@@ -122,28 +125,30 @@ def _patterns(*, keeps: bool, adds: bool) -> Mapping[str, Sequence[_Pattern]]:
 
 
 def _patterns_of(*, keeps: bool, adds: bool) -> Iterator[_Pattern]:
-    def pattern(text: str, fits: _Fits, *outputs: int, is_chain: bool = False) -> _Pattern:
+    def pattern(
+        text: str, fits: _Fits, way: Literal["chain", "apart", "closed"] = "chain", output: int = -1
+    ) -> _Pattern:
         names = tuple(text.split())
         computing = sum(name not in ("view", "reshape") for name in names)
-        return _Pattern(names, computing, fits, None if is_chain else outputs)
+        return _Pattern(names, fits, way, output, computing)
 
     for norm in ("norm", "rms_norm"):
         for end in ("mul", "mul add", *(["scale"] if keeps else [])):
-            yield pattern(f"{norm} {end}", _is_normed, is_chain=True)
+            yield pattern(f"{norm} {end}", _is_normed)
     for count in range(2, 8):
-        yield pattern(count * "add ", _is_sum, is_chain=True)
-    yield pattern("delta write", _is_written, 0)
+        yield pattern(count * "add ", _is_sum)
+    yield pattern("delta write", _is_written, "apart")
     if adds:
-        yield pattern("mul_mat add", _adds_to_product, is_chain=True)
+        yield pattern("mul_mat add", _adds_to_product)
     if not keeps:
         return
     choice = "soft_max reshape argsort view get_rows"
     for end in ("", " reshape sum_rows clamp div reshape"):
         for scale in ("", " scale"):
-            yield pattern(f"{choice}{end}{scale}", _is_choice, 3)
+            yield pattern(f"{choice}{end}{scale}", _is_choice, "closed", 3)
     for used in range(2, 9):
-        yield pattern(f"mul{used * ' view'}{(used - 1) * ' add'}", _is_weighted_sum)
-    yield pattern("ssm_conv unary", _any, is_chain=True)
+        yield pattern(f"mul{used * ' view'}{(used - 1) * ' add'}", _is_weighted_sum, "closed")
+    yield pattern("ssm_conv unary", _any)
 
 
 class _Split:
@@ -193,38 +198,27 @@ class _Split:
         return most
 
     def _matches(self, pattern: _Pattern, places: Sequence[int]) -> bool:
-        start, names, outputs = places[0], pattern.names, pattern.outputs
-        if outputs is None:
-            chain = [self._nodes[i] for i in places]
+        if pattern.way == "closed":
+            start, stop = places[0], places[0] + len(pattern.names)
+            nodes = self._nodes[start:stop]
             return (
-                names == tuple(self._names[i] for i in places)
-                and all(
-                    any(one is before for one in node.sources[:2])
-                    and node.extent == before.extent
-                    and self._uses[id(before)] == sum(one is before for one in node.sources)
-                    for before, node in pairwise(chain)
-                )
-                and pattern.fits(chain)
+                pattern.names == tuple(self._names[start:stop])
+                and pattern.fits(nodes)
+                and is_closed(nodes, (pattern.output, len(nodes) - 1), self._uses)
             )
-        if names == ("delta", "write"):  # views lie between them
-            pair = [self._nodes[i] for i in places]
-            return pair[1].name == "write" and pattern.fits(pair)
-        nodes = self._nodes[start : start + len(names)]
+        nodes = [self._nodes[i] for i in places]
         return (
-            names == tuple(self._names[start : start + len(names)])
+            pattern.names == tuple(self._names[i] for i in places)
+            and (pattern.way == "apart" or self._is_chain(nodes))
             and pattern.fits(nodes)
-            and self._is_whole(nodes, (*outputs, len(nodes) - 1))
         )
 
-    def _is_whole(self, nodes: _Nodes, outputs: Sequence[int]) -> bool:
-        """Return whether only nodes among these read them, but for those that are outputs."""
-        inside: dict[int, int] = {}
-        for node in nodes:
-            for source in node.sources:
-                inside[id(source)] = inside.get(id(source), 0) + 1
+    def _is_chain(self, nodes: _Nodes) -> bool:
         return all(
-            i in outputs or inside.get(id(node), 0) == self._uses.get(id(node), 0)
-            for i, node in enumerate(nodes)
+            any(one is before for one in node.sources[:2])
+            and node.extent == before.extent
+            and self._uses[id(before)] == sum(one is before for one in node.sources)
+            for before, node in pairwise(nodes)
         )
 
     def kept(self) -> dict[int, list[Tensor]]:
