@@ -87,10 +87,7 @@ def _check(library: str, group: str, models: Mapping[str, Any]) -> Counter[str]:
         where = case.model, case.settings
         for name, (weights, cache, compute) in case.planned.items():
             sizes = case.measured.get(name, [0, 0, 0])
-            assert weights == pytest.approx(sizes[0], abs=1024 if library == "Vulkan" else 0), (
-                where,
-                name,
-            )
+            assert weights == pytest.approx(sizes[0], abs=_SLACK[library]), (where, name)
             assert cache == sizes[1], (where, name)
             if case.allocation.accuracy != "exact":
                 continue
@@ -105,7 +102,9 @@ def _check(library: str, group: str, models: Mapping[str, Any]) -> Counter[str]:
 
 _EQUAL = {"CUDA": 0.97, "Vulkan": 0.95, "Metal": 1.0}
 """The least part of the compute buffers of GPUs that are equal to the byte."""
-_DRAWN_EQUAL = {"CUDA": 0.94, "Metal": 1.0}
+_DRAWN_EQUAL = {"CUDA": 0.94, "Vulkan": 0.94, "Metal": 1.0}
+_SLACK = {"CUDA": 0, "Vulkan": 1024, "Metal": 0}
+"""Bytes that buffers in main memory may take more than their tensors."""
 
 
 @pytest.mark.slow
@@ -113,7 +112,7 @@ _DRAWN_EQUAL = {"CUDA": 0.94, "Metal": 1.0}
 def test_models_of_every_architecture_take_what_a_backend_reserves(library: str) -> None:
     models = {name: (one["metadata"], one["tensors"]) for name, one in _FAMILIES.items()}
     counted = _check(library, "families", models)
-    assert counted["all"] > 1400
+    assert counted["all"] > (600 if library == "Metal" else 1400)  # as a whole: on one device
     assert counted["equal"] / counted["all"] >= _EQUAL[library]
 
 
@@ -126,7 +125,7 @@ def test_large_models_take_what_a_backend_reserves(library: str, shared_referenc
     counted = _check(library, "golden", described)
     tool = shared_reference.parent / "tools" / "make_models.py"
     counted += _check(library, "made", dict(maker._made(tool)))
-    assert counted["all"] > 250
+    assert counted["all"] > (90 if library == "Metal" else 250)
     assert counted["equal"] / counted["all"] >= _EQUAL[library]
 
 
@@ -153,11 +152,12 @@ def test_settings_drawn_at_random_take_what_is_allocated(
             for name, (weights, cache, compute) in found.planned.items():
                 measured = found.measured.get(name, [0, 0, 0])
                 where = model, drawn, name
-                assert [weights, cache] == measured[:2], where
+                assert weights == pytest.approx(measured[0], abs=_SLACK[library]), where
+                assert cache == measured[1], where
                 if found.allocation.accuracy != "exact":
                     continue
                 if name == "host":
-                    assert compute == measured[2], where
+                    assert compute == pytest.approx(measured[2], abs=_SLACK[library]), where
                     continue
                 limits = found.allocation.buffers[name]
                 assert limits.compute_low <= measured[2] <= limits.compute_high, where

@@ -7,12 +7,12 @@ the folder with `reference` and `tools`:
 
 None needs a GPU. Mesa's lavapipe is a Vulkan device (Debian: mesa-vulkan-drivers, libvulkan-dev,
 glslc, spirv-headers); of CUDA's and Metal's backends the own code runs, linked with `no_cuda.cpp`
-in place of CUDA's runtime and with `no_metal.cpp` in place of Apple's, and settings drawn at random
-are asked, too. Models are headers without weights. llama.cpp only simulates its allocations, but
-with two GPUs, with drawn settings and on Metal: a simulation forgets which device a tensor was
-pinned to (`ggml_backend_sched_reserve_size`), and has no addresses, by which Metal finds its order.
-Metal is asked about models that lie on it as a whole, and not about the largest, which llama.cpp
-takes minutes to load.
+in place of CUDA's runtime and with `no_metal.cpp` in place of Apple's. Models are headers without
+weights. llama.cpp only simulates its allocations, but with two GPUs, with drawn settings and on
+Metal: a simulation forgets which device a tensor was pinned to (`ggml_backend_sched_reserve_size`),
+and has no addresses, by which Metal finds its order. Metal is asked about models that lie on it as
+a whole. It and drawn settings with Vulkan are not asked about the largest, which llama.cpp takes
+minutes to load.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ MORE: dict[str, dict[str, Any]] = {
 """What CUDA and Metal are asked besides, at 8,192 tokens: types of keys and values."""
 WHOLE = {"gpu_layers": 999, "devices": 1, "cpu_moe_layers": 0}
 MOST_BYTES = 3 << 30
-"""What Metal is asked about weighs no more."""
+"""What is loaded with Vulkan and Metal weighs no more."""
 NAMES = (
     "qwen35-4b", "qwen35-9b", "qwen35-27b", "qwen35-35b-a3b", "gemma4-12b", "gemma4-e2b",
     "gemma4-26b-a4b", "embeddinggemma", "gpt-oss-120b", "smollm2-135m",
@@ -93,14 +93,6 @@ def main() -> None:
             _described(families["models"]), families["settings"] | {"two GPUs": both}
         ),
     }  # fmt: skip
-    if is_metal:
-        groups = {
-            group: (
-                {name: one for name, one in models.items() if _size(one) <= MOST_BYTES},
-                settings,
-            )
-            for group, (models, settings) in groups.items()
-        }
     found: dict[str, Any] = {
         "about": "[n_ctx, n_ctx_seq, buffer -> [weights, cache and state, compute]], or null",
         "settings": {},
@@ -113,13 +105,22 @@ def main() -> None:
             if not is_metal or USUAL | one == USUAL | one | WHOLE
         }
         simulated = False if is_metal else None
-        found["cases"][group] = _measured(measure, models, found["settings"][group], simulated)
-    if library != "Vulkan":
-        models = {name: one for of_group, _ in groups.values() for name, one in of_group.items()}
-        models |= gemma3n()
-        found["cases"]["drawn"] = _drawn_and_measured(measure, models, is_whole=is_metal)
+        found["cases"][group] = _measured(
+            measure, _small(models) if is_metal else models, found["settings"][group], simulated
+        )
+    found["cases"]["drawn"] = _drawn_and_measured(measure, _to_draw(groups, library), is_metal)
     text = json.dumps(found, separators=(",", ":")).encode()
     (HERE / f"llama_cpp_{library.lower()}.json.gz").write_bytes(gzip.compress(text, mtime=0))
+
+
+def _to_draw(groups: Mapping[str, Any], library: str) -> dict[str, Described]:
+    """Return the models that settings are drawn for."""
+    models = {name: one for of_group, _ in groups.values() for name, one in of_group.items()}
+    return (models if library == "CUDA" else _small(models)) | gemma3n()
+
+
+def _small(models: Mapping[str, Described]) -> dict[str, Described]:
+    return {name: one for name, one in models.items() if _size(one) <= MOST_BYTES}
 
 
 def _size(described: Described) -> int:
@@ -218,7 +219,7 @@ def _gemma3n(layers: int, wide: int) -> Described:
 
 
 def _drawn_and_measured(
-    measure: Path, models: Mapping[str, Described], *, is_whole: bool
+    measure: Path, models: Mapping[str, Described], is_whole: bool
 ) -> dict[str, list[Any]]:
     """Return for each model settings with one, two and three GPUs, and what llama.cpp says.
 

@@ -244,7 +244,6 @@ def _allocate(
             settings.build, header.rules.recurrent, usual=usual
         )
         was_compared &= knows_graph(settings.build, header.architecture)
-        was_compared &= header.rules.run_on in ("all", backend.order)
         accuracy, computes = compute_buffers(
             header, batch, placement, was_compared=was_compared, simulated=simulated
         )

@@ -42,7 +42,6 @@ class Architecture:
 
     # How well its compute buffers are known: within 1 % in all cases that were tried, or not
     accuracy: Literal["exact", "band", "unknown architecture"] = "unknown architecture"
-    run_on: Literal["all", "cuda"] = "all"  # with which backends' buffers its own were compared
 
     # Blocks, and what they keep of a text (`header`) -------------------------------------------
 
@@ -334,7 +333,6 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
         scaled_input="rows",
         scaled_logits=3,
         sparse_blocks=10,
-        run_on="cuda",
     ),
     "gemma4": replace(
         _EXACT,
