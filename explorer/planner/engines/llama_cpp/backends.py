@@ -34,8 +34,7 @@ class Backend(NamedTuple):
     wide_experts: bool = False  # multiplies those of experts with what does not fit into f16
     # of computation (`reordering`), or as the graph has it; "cuda": with what is fused (`fusing`)
     order: Literal["graph", "cuda", "vulkan", "metal"] = "cuda"
-    # What it computes with weights of the host for many rows; empty: all
-    offloaded: frozenset[str] = frozenset()
+    is_mac: bool = False  # whether weights of the host are those of a Mac: `compute`
     compared_since: int = _NEVER  # the first build whose compute buffers are those of a real run
     # Whether only of models that lie on one device as a whole: what a Mac's CPU computes, and in
     # which order it keeps a matrix, depends on that CPU (`repack.cpp`) and on Accelerate
@@ -78,7 +77,7 @@ _BACKENDS: Final[Mapping[str, Backend]] = MappingProxyType(
             scratch="metal",
             wide_experts=True,
             order="metal",
-            offloaded=frozenset(("mul_mat", "mul_mat_id")),
+            is_mac=True,
             compared_since=11434,  # before, products were not computed with what is added to them
             only_whole=True,
             scans=None,

@@ -35,6 +35,9 @@ _REMEMBERED: Final = 256  # results of a model
 _LIMITS: Final = {"exact": (99, 101), "band": (90, 110), "unknown architecture": (70, 145)}
 """Per cent of the figure, as measured (docs/planner.md)."""
 _OFFLOADED_ROWS: Final = 32  # from which on a GPU computes with weights of the host
+_REPACKED: Final = frozenset(("Q4_0", "Q4_K", "Q5_K", "Q6_K", "Q8_0", "IQ4_NL", "MXFP4"))
+"""What the CPU of a Mac keeps in another order (`repack.cpp`)."""
+_ACCELERATED: Final = 32  # rows and columns of matrices that Accelerate multiplies, at least
 _COPIES: Final = 4  # of what crosses, where devices work in a pipeline
 _REPEATED: Final = 4  # after so many like blocks memory is as after any number
 _SWINGS: Final = 2  # in some models only every second block leaves it so: those with Mamba 2
@@ -303,9 +306,22 @@ def _of_stored(tensor: Tensor, host: int, backend: Backend) -> int:
             if tensor.on_host:
                 return host if place == host else -1
             is_many = place == host > 0 and tensor.rows >= _OFFLOADED_ROWS
-            is_taken = is_many and (not backend.offloaded or tensor.op in backend.offloaded)
+            is_taken = is_many and not (backend.is_mac and _stays_on_mac(tensor, source))
             return 0 if is_taken else place
     return -1
+
+
+def _stays_on_mac(tensor: Tensor, weights: Tensor) -> bool:
+    """Return whether a Mac's CPU computes with weights that it has, for however many rows.
+
+    Metal takes over nothing but products (`ggml-metal.cpp`), Accelerate those that are large enough
+    (`ggml-blas.cpp`), and the CPU keeps some types in an order of its own (`repack.cpp`).
+    """
+    if tensor.op not in ("mul_mat", "mul_mat_id") or weights.kind in _REPACKED:
+        return True
+    seen = tensor.sources[1]
+    large = min(*tensor.extent[:2], seen.extent[0]) >= _ACCELERATED
+    return tensor.op == "mul_mat" and large and seen.plain
 
 
 def _spread(nodes: Sequence[Tensor], skipped: int, host: int) -> None:
