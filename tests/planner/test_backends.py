@@ -197,6 +197,16 @@ def test_metal_is_exact_where_a_model_lies_on_it_as_a_whole() -> None:
         assert allocate(header, settings).accuracy == accuracy, settings
 
 
+def test_the_kernels_of_a_gpu_without_a_block_do_not_count() -> None:
+    header = Header.from_model(
+        header_model(*(_FAMILIES["llama"][one] for one in ("metadata", "tensors")))
+    )
+    pair = Settings(library="Metal", type_k="q8_0", type_v="f16", flash_attention=None)
+    assert not allocate(header, pair).flash_attention
+    assert not allocate(header, replace(pair, gpu_layers=2)).flash_attention
+    assert allocate(header, replace(pair, gpu_layers=1)).flash_attention  # the output layer
+
+
 def test_what_turns_positions_lies_on_each_gpu_and_leaves_no_layer_to_the_cpu(
     tmp_path: Path,
 ) -> None:

@@ -318,7 +318,7 @@ def _has_flash_attention(header: Header, settings: Settings, places: _Places) ->
         return settings.flash_attention
     if TENSOR_TYPES[settings.type_v.upper()].quantized:
         return True  # they need it
-    if not settings.devices or not settings.gpu_layers:
+    if all(place == places.host for place in places.of_layer[:-1]):
         return True  # the CPU has a kernel for everything
     types = settings.type_k, settings.type_v
     if lacks_kernel(header, settings.library, types, revision(settings.build)):

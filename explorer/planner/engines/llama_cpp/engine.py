@@ -331,7 +331,8 @@ def _warnings(outcome: Outcome) -> Iterator[str]:
         else:
             yield f"the compute buffers of {name} are not known. Those of a similar model are used"
     missing = _lacks_kernel(outcome)
-    if outcome.devices and outcome.allocation.flash_attention and missing:
+    attends_on_gpu = any(place.startswith("GPU") for place in outcome.allocation.places[:-1])
+    if attends_on_gpu and outcome.allocation.flash_attention and missing:
         yield f"{missing}: llama.cpp computes attention on the CPU, which is slow"
     for held in outcome.gpus:
         if held.missing and held.device is not None:
