@@ -34,11 +34,10 @@ class Backend(NamedTuple):
     wide_experts: bool = False  # multiplies those of experts with what does not fit into f16
     # of computation (`reordering`), or as the graph has it; "cuda": with what is fused (`fusing`)
     order: Literal["graph", "cuda", "vulkan", "metal"] = "cuda"
-    is_mac: bool = False  # whether weights of the host are those of a Mac: `compute`
+    # Whether the host is a Mac, whose CPU and Accelerate leave little to the GPU (`compute`): they
+    # were not run, so only models that lie on the GPU as a whole are known
+    is_mac: bool = False
     compared_since: int = _NEVER  # the first build whose compute buffers are those of a real run
-    # Whether only of models that lie on one device as a whole: what a Mac's CPU computes, and in
-    # which order it keeps a matrix, depends on that CPU (`repack.cpp`) and on Accelerate
-    only_whole: bool = False
     scans: Scans | None = Scans(16, (96, 128, 256))  # None: of all
 
     def knows(self, build: int, recurrent: str | int, *, usual: bool) -> bool:
@@ -79,7 +78,6 @@ _BACKENDS: Final[Mapping[str, Backend]] = MappingProxyType(
             order="metal",
             is_mac=True,
             compared_since=11434,  # before, products were not computed with what is added to them
-            only_whole=True,
             scans=None,
         ),
     }

@@ -83,7 +83,7 @@ CHANGES: Final = (
         *(11026, "skips_fused", "loads no fused experts of MTP layers that are not used"),
         of_mtp=True,
     ),
-    Change(11053, "kept_at_once", "keeps what is computed at once, experts too", ("Metal",)),
+    Change(11053, "kept_at_once", "keeps what is read by what it computes at once", ("Metal",)),
     Change(
         *(11138, "chosen_at_once", "keeps what chooses experts until they are chosen"),
         ("CUDA", "ROCm"),
@@ -92,7 +92,7 @@ CHANGES: Final = (
         *(11378, "shared_at_once", "computes the shared expert beside the others"), ("CUDA", "ROCm")
     ),
     Change(11401, "mixed", "reserves room for tokens and embeddings in one batch"),
-    Change(11434, "adds_at_once", "computes products and sums of them at once", ("Metal",)),
+    Change(11434, "adds_at_once", "adds to products while it computes them", ("Metal",)),
 )
 """The changes, from the oldest to the newest."""
 

@@ -35,7 +35,7 @@ _REMEMBERED: Final = 256  # results of a model
 _LIMITS: Final = {"exact": (99, 101), "band": (90, 110), "unknown architecture": (70, 145)}
 """Per cent of the figure, as measured (docs/planner.md)."""
 _OFFLOADED_ROWS: Final = 32  # from which on a GPU computes with weights of the host
-_REPACKED: Final = frozenset(("Q4_0", "Q4_K", "Q5_K", "Q6_K", "Q8_0", "IQ4_NL", "MXFP4"))
+_KEPT_BY_MAC: Final = frozenset(("Q4_0", "Q4_K", "Q5_K", "Q6_K", "Q8_0", "IQ4_NL", "MXFP4"))
 """What the CPU of a Mac keeps in another order (`repack.cpp`)."""
 _ACCELERATED: Final = 32  # rows and columns of matrices that Accelerate multiplies, at least
 _COPIES: Final = 4  # of what crosses, where devices work in a pipeline
@@ -72,7 +72,7 @@ def compute_buffers(
     devices of a kind that was not compared nothing is exact.
     """
     accuracy = header.rules.accuracy
-    was_compared = was_compared and (placement.is_whole or not batch.backend.only_whole)
+    was_compared = was_compared and (placement.is_whole or not batch.backend.is_mac)
     if accuracy == "exact" and not was_compared:
         accuracy = "band"
     low, high = _LIMITS[accuracy]
@@ -317,7 +317,7 @@ def _stays_on_mac(tensor: Tensor, weights: Tensor) -> bool:
     Metal takes over nothing but products (`ggml-metal.cpp`), Accelerate those that are large enough
     (`ggml-blas.cpp`), and the CPU keeps some types in an order of its own (`repack.cpp`).
     """
-    if tensor.op not in ("mul_mat", "mul_mat_id") or weights.kind in _REPACKED:
+    if tensor.op not in ("mul_mat", "mul_mat_id") or weights.kind in _KEPT_BY_MAC:
         return True
     seen = tensor.sources[1]
     large = min(*tensor.extent[:2], seen.extent[0]) >= _ACCELERATED
