@@ -195,8 +195,8 @@ _KNOWN_TYPES: Final = frozenset(name.lower() for name in TENSOR_TYPES)
 _short: Final = partial(shorten, limit=40)
 
 
-class _TermError(Exception):
-    """A term that cannot be used; its text is the sentence for the user."""
+class TermError(Exception):
+    """A term that cannot be used; its text goes on with the sentence that the term begins."""
 
 
 @dataclass(frozen=True)
@@ -253,8 +253,8 @@ def parse_filter(text: str) -> TensorFilter:
         body = term[1:] if negated else term
         try:
             parsed = _parse_term(body, problems)
-        except _TermError as error:
-            problems.append(str(error))
+        except TermError as error:
+            problems.append(f"'{_short(term)}' {error}")
             continue
         if isinstance(parsed, str):
             if parsed:
@@ -265,12 +265,34 @@ def parse_filter(text: str) -> TensorFilter:
     return TensorFilter(text, noted, tuple(terms), tuple(dict.fromkeys(words)))
 
 
+def read_bounds(sign: str, value: str, unit: str, example: str) -> Bounds:
+    """Read a comparison for a user; ``size:>1M`` is taken like ``size>1M``.
+
+    Args:
+        sign: As for `parse_bounds`, or ``:``.
+        value: What stands behind it, in lower case.
+        unit: As for `parse_bounds`.
+        example: How the term can be written.
+
+    Raises:
+        TermError: The value is missing, or no such number.
+    """
+    inner = _SIGN.fullmatch(value) if sign == ":" else None
+    if inner is not None:
+        sign, value = inner["sign"] or "=", inner["value"]
+    if not value:
+        raise _needs_value(example)
+    bounds = parse_bounds(sign, value, unit)
+    if bounds is None:
+        raise TermError(f"is left out: there is no such number. Write it like {example}.")
+    return bounds
+
+
 def _parse_term(body: str, problems: list[str]) -> str | _Evaluate:
     """Return the word to look for in names, or what a term with a key means."""
     plain = body.replace('"', "").lower()
     if body == "-":
-        what = "A minus sign leaves out what the word behind it finds. The word is missing."
-        raise _TermError(what)
+        raise TermError("still needs the word that it leaves out, like -ffn.")
     keyed = None if body.startswith('"') else _KEYED.fullmatch(body)
     if keyed is None:
         return plain
@@ -281,7 +303,7 @@ def _parse_term(body: str, problems: list[str]) -> str | _Evaluate:
         problems.append(f"{what}. Filters are {', '.join(_EXAMPLES)}.")
         return plain
     if not value:
-        raise _TermError(f"'{key}{sign}' still needs a value, like {_EXAMPLES[key]}.")
+        raise _needs_value(_EXAMPLES[key])
     if key == "name":
         _no_comparison(key, sign)
         return value
@@ -292,7 +314,7 @@ def _type_term(key: str, sign: str, value: str, problems: list[str]) -> _Evaluat
     _no_comparison(key, sign)
     parts = list(filter(None, value.split(",")))
     if not parts:
-        raise _TermError(f"'{key}{sign}' still needs a value, like {_EXAMPLES[key]}.")
+        raise _needs_value(_EXAMPLES[key])
     exact = _KNOWN_TYPES & set(parts)
     starts = tuple(part.rstrip("*") for part in parts if part not in exact)
     problems += [
@@ -326,7 +348,7 @@ def _is_term(key: str, sign: str, value: str, problems: list[str]) -> _Evaluate:
         return lambda columns: columns.damaged
     if value == "quantized":
         return lambda columns: _spread([t.quantized for t in columns.types], columns.type_codes)
-    raise _TermError(f"'is:{_short(value)}' is left out: it can be is:damaged or is:quantized.")
+    raise TermError(f"is left out: it can be {_EXAMPLES[key]}.")
 
 
 def _layer_term(key: str, sign: str, value: str, problems: list[str]) -> _Evaluate:
@@ -344,7 +366,7 @@ def _count_term(key: str, sign: str, value: str, column: _Integers) -> _Evaluate
     ranges = parse_ranges(value) if sign in (":", "=") else None
     if ranges is not None:
         return lambda columns: in_ranges(column(columns), ranges)
-    bounds = _bounds(key, sign, value, "count")
+    bounds = read_bounds(sign, value, "count", _EXAMPLES[key])
     return lambda columns: bounds.of_integers(column(columns))
 
 
@@ -355,8 +377,8 @@ def _shape_term(key: str, sign: str, value: str, problems: list[str]) -> _Evalua
     if unfinished:  # "4096x" is on its way to "4096x1024": the dimensions so far must agree
         parts.pop()
     if not all(_DIMENSION.fullmatch(part) for part in parts):
-        what = f"'shape:{_short(value)}' is left out: it can be a dimension or all of them"
-        raise _TermError(f"{what}, like {_EXAMPLES['shape']}.")
+        what = "is left out: it can be a dimension or all of them"
+        raise TermError(f"{what}, like {_EXAMPLES[key]}.")
     wanted = [None if part == "*" else int(part) for part in parts]
 
     def agrees(shape: Shape) -> bool:
@@ -383,30 +405,22 @@ def _group_term(key: str, sign: str, value: str, problems: list[str]) -> _Evalua
 
 def _number_term(key: str, sign: str, value: str, problems: list[str]) -> _Evaluate:
     unit, column = _INTEGERS[key]
-    bounds = _bounds(key, sign, value, unit)
+    bounds = read_bounds(sign, value, unit, _EXAMPLES[key])
     return lambda columns: bounds.of_integers(column(columns))
 
 
 def _bpw_term(key: str, sign: str, value: str, problems: list[str]) -> _Evaluate:
-    bounds = _bounds(key, sign, value, "plain")
+    bounds = read_bounds(sign, value, "plain", _EXAMPLES[key])
     return lambda columns: bounds.of_floats(columns.bits_per_weight)
-
-
-def _bounds(key: str, sign: str, value: str, unit: str) -> Bounds:
-    """Read a comparison; ``size:>1M`` is taken like ``size>1M``."""
-    inner = _SIGN.fullmatch(value) if sign == ":" else None
-    if inner is not None:
-        sign, value = inner["sign"] or "=", inner["value"]
-    bounds = parse_bounds(sign, value, unit)
-    if bounds is None:
-        what = f"'{key}{sign}{_short(value)}' is left out: there is no such number"
-        raise _TermError(f"{what}. Write it like {_EXAMPLES[key]}.")
-    return bounds
 
 
 def _no_comparison(key: str, sign: str) -> None:
     if sign not in (":", "="):
-        raise _TermError(f"'{key}{sign}' is left out: it is text. Write it like {_EXAMPLES[key]}.")
+        raise TermError(f"is left out: it is text. Write it like {_EXAMPLES[key]}.")
+
+
+def _needs_value(example: str) -> TermError:
+    return TermError(f"still needs a value, like {example}.")
 
 
 def _spread(of_code: list[bool], codes: NDArray[np.int64]) -> Mask:

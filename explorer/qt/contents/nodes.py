@@ -145,6 +145,11 @@ class Filtered:
             return np.ones(len(document.arrays), np.bool_)
         return parsed.mask(document.arrays)
 
+    @property
+    def problems(self) -> Sequence[str]:
+        """A sentence for each word that cannot be used."""
+        return parse_filter(self.text).problems
+
     def holds(self, name: str) -> bool:
         """Return whether the name of something else is left."""
         return all(word in name.casefold() for word in self.text.casefold().split())

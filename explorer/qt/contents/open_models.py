@@ -382,6 +382,7 @@ class OpenModelsView(QWidget):
         self._selected = current  # the next letter may show it again
         self._quiet = True
         self.model.filter(text)
+        self.bar.say(Filtered(text).problems)
         self._quiet = False
         self._unfold(self.model.roots)
         if current is None:

@@ -81,6 +81,7 @@ class TensorsView(TensorList):
                 else "This file holds no tensors."
             )
             self.bar.status.clear()
+            self.bar.say(())
             self._totals.clear()
             return
         self.filter_tensors(text, document.arrays)

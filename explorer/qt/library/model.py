@@ -179,6 +179,11 @@ class LibraryModel(QtCore.QAbstractItemModel):
         with self._reset(in_order=True):
             pass
 
+    @property
+    def filter_problems(self) -> Sequence[str]:
+        """A sentence for each word of the filter that cannot be used."""
+        return self._filter.problems
+
     def refresh_order(self) -> None:
         """Sort and filter again, after details have come."""
         with self._reset(in_order=False):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from explorer.formats import Problem
-from explorer.formats.tensor_filter import Bounds, parse_bounds
+from explorer.formats.tensor_filter import Bounds, TermError, read_bounds
 from explorer.planner.plans import Level
 from explorer.present.fits import FITS_WORD, ModelFit
 from explorer.present.model import gravest, mark, problem_line
@@ -25,7 +25,7 @@ from explorer.qt.widgets.cells import CellParts
 from explorer.qt.widgets.painting import type_swatch
 from explorer.stores.entries import Store
 from explorer.stores.library import Details
-from explorer.text import bytes_text, integer_text, plain_text
+from explorer.text import bytes_text, integer_text, plain_text, shorten
 
 _LISTED: Final = frozenset({RowKind.STORE, RowKind.FAMILY, RowKind.BRANCH})
 _MODELS: Final = frozenset({RowKind.FAMILY, RowKind.ENTRY})
@@ -386,12 +386,23 @@ class Filter:
 
     A word of hexadecimal digits also finds the models that use a blob of such a digest: so a user
     learns what a nameless file of 40 GB is.
+
+    Attributes:
+        text: What was typed.
+        problems: A sentence for each word that is left out, since its value is missing or wrong.
     """
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._words = text.casefold().split()
-        self._compared = {word: _comparison(word) for word in self._words}
+        self.problems: list[str] = []
+        self._words: list[str] = []
+        self._compared: dict[str, tuple[int, Bounds] | None] = {}
+        for word in dict.fromkeys(text.casefold().split()):
+            try:
+                self._compared[word] = _comparison(word)
+                self._words.append(word)
+            except TermError as error:
+                self.problems.append(f"'{shorten(plain_text(word), 40)}' {error}")
         self._users: dict[tuple[int, str], frozenset[str]] = {}  # store, digest → names
 
     def wanted(self, node: Node) -> list[Node]:
@@ -432,30 +443,34 @@ class Filter:
         return entry.name in self._users[key]
 
 
-_COMPARED: Final = {  # word → column, unit of `parse_bounds`
-    "size": (LibraryColumn.BYTES, "bytes"),
-    "context": (LibraryColumn.CONTEXT, "count"),
-    "params": (LibraryColumn.PARAMETERS, "count"),
-    "parameters": (LibraryColumn.PARAMETERS, "count"),
+_COMPARED: Final = {  # word → column, unit of `parse_bounds`, example
+    "size": (LibraryColumn.BYTES, "bytes", "size<10G"),
+    "context": (LibraryColumn.CONTEXT, "count", "context>32k"),
+    "params": (LibraryColumn.PARAMETERS, "count", "params>7B"),
+    "parameters": (LibraryColumn.PARAMETERS, "count", "parameters>7B"),
 }
 _COMPARISON: Final = re.compile(rf"({'|'.join(_COMPARED)})(>=|<=|>|<|=)(.*)")
 
 
-def _comparison(word: str) -> tuple[int, Bounds | None] | None:
+_FITS: Final = tuple(FITS_WORD + level for level in Level)
+
+
+def _comparison(word: str) -> tuple[int, Bounds] | None:
     """Return the column and the bounds of a word such as ``size<10g``; None if it is none.
 
-    Without bounds, the number is still being typed, and everything passes.
+    Raises:
+        TermError: Its value, or that of ``fits:``, is missing or wrong.
     """
+    if word.startswith(FITS_WORD) and not any(one.startswith(word) for one in _FITS):
+        raise TermError(f"is left out: it can be {', '.join(_FITS[:-1])} or {_FITS[-1]}.")
     match = _COMPARISON.fullmatch(word)
     if match is None:
         return None
-    column, unit = _COMPARED[match[1]]
-    return column, parse_bounds(match[2], match[3], unit)
+    column, unit, example = _COMPARED[match[1]]
+    return column, read_bounds(match[2], match[3], unit, example)
 
 
-def _compares(node: Node, column: int, bounds: Bounds | None) -> bool:
-    if bounds is None:
-        return True
+def _compares(node: Node, column: int, bounds: Bounds) -> bool:
     value = node.value(column) if node.row.entry is not None else None
     return isinstance(value, int) and bounds.holds(value)
 

@@ -477,6 +477,7 @@ class LibraryView(QtWidgets.QWidget):
         self.scan_button.setText("Stop" if busy else "Rescan")
         self.scan_button.setToolTip("Stop reading" if busy else "Read all stores again (F5)")
         listed = self.blobs.model if self.shows_blobs else self.model
+        self.bar.say(() if self.shows_blobs else self.model.filter_problems)
         if self._has_rows and (busy or not self.bar.text or listed.rowCount()):
             self.page.show_content()
         elif self._has_rows:

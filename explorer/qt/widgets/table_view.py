@@ -35,7 +35,7 @@ from explorer.qt.widgets import building
 from explorer.qt.widgets.building import LINE
 from explorer.qt.widgets.columns import ColumnLayout
 from explorer.qt.widgets.icons import paint_icon
-from explorer.qt.widgets.labels import empty_label, plain_label
+from explorer.qt.widgets.labels import NoteLabel, empty_label, plain_label
 from explorer.qt.widgets.painting import (
     SWATCH_SIZE,
     inks_of,
@@ -547,6 +547,9 @@ class RoomyDelegate(QtWidgets.QStyledItemDelegate):
         )
 
 
+_LONGEST_NOTE: Final = 600
+
+
 class FilterBar(QtWidgets.QWidget):
     """The line above a list: filter as you type, and how much of the list is shown.
 
@@ -567,13 +570,19 @@ class FilterBar(QtWidgets.QWidget):
         self.edit.textChanged.connect(self.changed)
         self.edit.left_down.connect(self.left_down)
         self.status = plain_label(self)
-        building.row((self.edit, 1), self.status, of=self, margins=LINE)
+        self.note = NoteLabel("What of the filter cannot be used", self)
+        line = building.row((self.edit, 1), self.status)
+        building.column(line, self.note, of=self, margins=LINE, spacing=Space.TIGHT)
 
     def show_hint(self, hint: str, tip: str = "") -> None:
         """Say what can be typed: examples in the empty line, and a tool tip."""
         self.edit.setPlaceholderText(hint)
         self.edit.setToolTip(tip)
         self.edit.setAccessibleDescription(hint)
+
+    def say(self, problems: Sequence[str]) -> None:
+        """Say what of the text cannot be used: sentences, none for nothing."""
+        self.note.say(shorten(" ".join(problems), _LONGEST_NOTE))
 
     @property
     def text(self) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from PySide6.QtWidgets import QWidget
 
 from explorer.formats.columns import TensorArrays
@@ -18,15 +16,13 @@ class TensorList(ListPanel):
 
     def __init__(self, app: Services, parent: QWidget | None = None) -> None:
         super().__init__(app, *TENSOR_FILTER, parent)
-        self._problems: Sequence[str] = ()  # of the filter
 
     def filter_tensors(self, text: str, arrays: TensorArrays) -> None:
         """Show the tensors that a text asks for, and say what of it cannot be understood."""
         parsed = parse_filter(text)
-        self._problems = parsed.problems
+        self.bar.say(parsed.problems)
         mask = None if parsed.is_empty else parsed.mask(arrays)
         self.show_matches(mask, "No tensor matches. Press Escape in the filter to see all.")
-        self.bar.edit.setStatusTip("; ".join(parsed.problems))
 
     def chosen_tensors(self) -> list[int]:
         """Return the selected tensors, the current one first."""
@@ -34,8 +30,3 @@ class TensorList(ListPanel):
         first = self.model.content_row(current) if current.isValid() else -1
         rows: list[int] = self.table.selected_content_rows().tolist()
         return sorted(rows, key=lambda row: row != first)
-
-    # The base
-
-    def counts(self) -> str:
-        return "   ".join((*self._problems[:1], super().counts()))

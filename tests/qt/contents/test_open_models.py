@@ -197,7 +197,11 @@ def test_the_filter_leaves_what_it_finds_unfolded(
 ) -> None:
     view.reveal_tensor(small, 2)
     calls = told(view)
+    qtbot.keyClicks(view.bar.edit, "layer:9-x")
+    assert "'layer:9-x' is left out" in view.bar.note.text()
+    view.bar.edit.clear()
     qtbot.keyClicks(view.bar.edit, "layer:9-10")
+    assert not view.bar.note.isVisible()
     rows = shown(view)[: shown(view).index("Tensors") + 5]
     assert rows == ["twelve.gguf", "Tensors", "Layer 9", "attn_norm", "Layer 10", "attn_norm"]
     assert view.tree.currentIndex().data(ItemRole.NODE).tensor_row == 2  # as before

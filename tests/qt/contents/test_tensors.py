@@ -37,9 +37,22 @@ def test_no_match_and_a_wrong_term_are_told(qtbot: QtBot, window: MainWindow) ->
     assert view._empty.isVisible()
     qtbot.keyClick(view.bar.edit, Qt.Key.Key_Escape)
     assert view.table.isVisible()
-    qtbot.keyClicks(view.bar.edit, "layer:x")
+    qtbot.keyClicks(view.bar.edit, "layer:x size>foo")
     assert view.model.rowCount() == 22
-    assert view.bar.status.text() != "22 of 22"
+    assert view.bar.status.text() == "22 of 22"
+    assert view.bar.note.isVisible()
+    assert all(f"'{word}' is left out" in view.bar.note.text() for word in ("layer:x", "size>foo"))
+    qtbot.keyClick(view.bar.edit, Qt.Key.Key_Escape)
+    assert not view.bar.note.isVisible()
+
+
+def test_a_filter_of_wrong_words_only_demands_no_width(qtbot: QtBot, window: MainWindow) -> None:
+    view = window.panels.tensors.widget
+    window.panels.setCurrentWidget(window.panels.tensors)
+    before = view.minimumSizeHint().width()
+    qtbot.keyClicks(view.bar.edit, " ".join(f"foo{number}:1" for number in range(9)))
+    assert view.minimumSizeHint().width() <= before
+    assert view.bar.note.height() < view.height() / 4
 
 
 BUILTIN = {str, int, float, bool, type(None)}

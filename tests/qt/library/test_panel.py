@@ -705,6 +705,26 @@ def test_numbers_filter_models(make_panel: Callable[..., Panel], sized: Place) -
         assert shown == names, words
 
 
+def test_words_of_the_filter_that_cannot_be_used_are_named(
+    make_panel: Callable[..., Panel], sized: Place
+) -> None:
+    panel = make_panel(sized)
+    panel.type("size>foo context>")
+    note = panel.view.bar.note
+    assert note.text() == (
+        "'size>foo' is left out: there is no such number. Write it like size<10G. "
+        "'context>' still needs a value, like context>32k."
+    )
+    panel.view.lists.setCurrentWidget(panel.view.blobs)  # where it is a word like others
+    assert not note.isVisible()
+    panel.view.lists.setCurrentWidget(panel.tree)
+    panel.type("fits:maybe")
+    assert note.text() == ("'fits:maybe' is left out: it can be fits:yes, fits:partly or fits:no.")
+    assert len(panel.titles(panel.find("Folder"))) == 3
+    panel.type("")
+    assert not note.isVisible()
+
+
 def test_a_filter_that_hides_everything_is_named_and_cleared(panel: Panel) -> None:
     view = panel.view
     panel.type("270m70b")
