@@ -25,7 +25,7 @@ from explorer.stores.entries import Entry, Part, Place, Store, StoreKind
 from explorer.stores.folders import Scan, folder_models
 from explorer.stores.huggingface import hub_models, llama_cpp_models
 from explorer.stores.ollama import models_folder, ollama_models
-from explorer.text import listed, quoted
+from explorer.text import integer_text, listed, quoted
 
 _SHOWN = 5
 _FINDERS: Final = {
@@ -200,8 +200,9 @@ def _other_case(root: Path, name: OllamaName) -> Path | None:
 
 def _not_found(name: OllamaName, roots: Sequence[Path]) -> SourceError:
     stores = read_stores([Place(StoreKind.OLLAMA, root) for root in roots])
-    known = [entry.name for store in stores for entry in store.entries]
-    near = get_close_matches(str(name), known, n=_SHOWN) or known[:_SHOWN]
-    hint = f". There are: {', '.join(map(quoted, near))}" if near else ""
+    known = dict.fromkeys(entry.name for store in stores for entry in store.entries)
+    first = get_close_matches(str(name), known, n=_SHOWN, cutoff=0.0)  # all, the nearest first
+    more = f" and {integer_text(len(known) - _SHOWN)} more" if len(known) > _SHOWN else ""
+    hint = f". There are: {', '.join(map(quoted, first))}{more}" if first else ""
     places = ", ".join(map(str, roots)) or "no folder"
     return SourceError(f"the Ollama store ({places}) has no model {str(name)!r}{hint}")

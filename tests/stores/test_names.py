@@ -80,6 +80,14 @@ def test_resolve(store: OllamaStore, tmp_path: Path, text: str, place: str) -> N
 def test_what_is_not_there_names_what_is(store: OllamaStore) -> None:
     with pytest.raises(SourceError, match=r"no model 'mm:latest'. There are: .*'m:latest'"):
         resolve("ollama:mm", [store.models])
+    with pytest.raises(SourceError, match=r"There are: 'm:latest', 'hf.co/Org/M:Q4_0'$"):
+        resolve("ollama:nope", [store.models, store.models])
+    for number in range(5):
+        store.manifest([], f"registry.ollama.ai/library/other{number}/{number}b")
+    with pytest.raises(
+        SourceError, match=r"There are: 'm:latest', ('[^']*', ){3}'[^']*' and 2 more$"
+    ):
+        resolve("ollama:mm", [store.models])
     with pytest.raises(SourceError, match="has no model"):
         resolve("ollama:m", [])
 
