@@ -17,7 +17,7 @@ from explorer.planner.engines.llama_cpp.allocation import Settings
 from explorer.planner.engines.llama_cpp.reading import read_header, reads
 from explorer.planner.logs.comparison import Comparison, measured_record
 from explorer.planner.logs.lines import Log
-from explorer.planner.logs.measured import compare
+from explorer.planner.logs.measured import compare, load_for
 from explorer.planner.logs.reading import read_log, read_stream
 from explorer.planner.plans import Engine
 from explorer.planner.speed import speed_bound
@@ -104,9 +104,7 @@ def compare_log(
     Raises:
         ExplorerError: The log says nothing of memory, or is another model's.
     """
-    name = model.metadata.text("general.name") or ""
-    architecture = model.metadata.text("general.architecture") or ""
-    comparison = compare(model, file.log.load_of(architecture, name), base, machine)
+    comparison = compare(model, load_for(model, file.log), base, machine)
     measured, share = comparison.measured, None
     settings, speed = comparison.settings, measured.tokens_per_second
     if speed is not None and isinstance(settings, Settings):

@@ -162,6 +162,7 @@ def _notes(comparison: Comparison, log: Log) -> Iterator[str]:
         yield f"the log has {integer_text(log.starts)} loads of models. {sentence(which)} counts"
     if log.cut:
         yield "the log is too long. Part of it was not read"
+    yield from _notes_on_the_model(comparison)
     if measured.source == VLLM:
         yield from _vllm_notes(comparison)
     elif comparison.assumed:
@@ -192,8 +193,23 @@ def _notes(comparison: Comparison, log: Log) -> Iterator[str]:
         )
 
 
+def _notes_on_the_model(comparison: Comparison) -> Iterator[str]:
+    """Yield what lets the log be of another model, though no fact in it says so."""
+    if comparison.unlike:
+        yield f"the log's model is named {comparison.measured.name}, this one {comparison.unlike}"
+    rows = [one for one in comparison.residuals if one.kind == "weights"]
+    planned = sum(one.planned or 0 for one in rows)
+    if planned and sum(one.measured for one in rows) > 2 * planned:  # mapped ones may count twice
+        yield (
+            "the log's weights are more than twice as large as this model's. If the log is of "
+            "another model, open the model that was loaded"
+        )
+
+
 def _vllm_notes(comparison: Comparison) -> Iterator[str]:
     measured = comparison.measured
+    if measured.name:
+        yield f"the log's model is {measured.name}"
     if measured.version:
         yield (
             f"the log is of vLLM {measured.version}, the plan follows 0.33: other versions have "

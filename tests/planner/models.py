@@ -77,6 +77,7 @@ def tensor_table(described: Tensors) -> TensorTable:
         shapes=[tuple(reversed(dims)) for _, _, dims in tensors],
         types=[TENSOR_TYPES[kind] for _, kind, _ in tensors],
         parameters=[math.prod(dims) for _, _, dims in tensors],
+        nbytes=[TENSOR_TYPES[kind].nbytes(math.prod(dims)) or 0 for _, kind, dims in tensors],
     )
 
     def build(row: int) -> Any:

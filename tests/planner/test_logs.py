@@ -57,7 +57,8 @@ def test_llama_server() -> None:
         **{"context": 4096, "batch": 2048, "ubatch": 512, "gpu_layers": 41},
         **{"flash_attention": False, "type_k": "q8_0", "type_v": "f16", "parallel": 1},
     }
-    assert (found.architecture, found.name, found.blocks) == ("llama", "Small", 40)
+    assert (found.architecture, found.name) == ("llama", "Small")
+    assert found.stated == {"blocks": (40, 40)}
     assert [device.free for device in found.devices] == [15035 * MIB, 11035 * MIB]
     assert found.tokens_per_second == 80.02
 
@@ -134,6 +135,28 @@ def test_the_last_start_counts_and_of_several_models_the_asked_one() -> None:
     assert held(log.load_of("llama"))["CUDA0", COMPUTE] == 672.01
 
 
+def test_of_several_models_the_one_with_the_same_facts_counts() -> None:
+    """An excerpt of two models of one architecture, in which no line names either."""
+    again = "load_tensors: offloaded 29/29 layers to GPU\n"
+    again += "load_tensors: CUDA0 model buffer size = 500.84 MiB\n"
+    text = samples.LLAMA_SERVER
+    log = parse_log([(text[text.index("load_tensors:") :] + again).encode()])
+    assert [dict(load.stated) for load in log.loads] == [{"blocks": (n, n)} for n in (40, 28)]
+    for blocks, mib in ((40, 13989.53), (28, 500.84)):
+        found = log.load_of("llama", known={"blocks": (blocks, blocks)})
+        assert mib in held(found).values()
+
+
+def test_a_projector_s_facts_are_not_the_model_s() -> None:
+    line = "llama_model_loader: - kv   9:                          llama.block_count u32"
+    of_projector = line.replace("llama.block", "llama.vision.block") + "              = 27\n"
+    text = samples.LLAMA_SERVER.replace(line, of_projector + line, 1)
+    assert one(text).stated["blocks"] == (40, 40)
+    assert one(samples.LLAMA_SERVER.replace(line, line + " = 40\n" + of_projector + "x", 1)).stated[
+        "blocks"
+    ] == (40, 40)
+
+
 def test_a_second_context_replaces_the_first() -> None:
     context = samples.LM_STUDIO[samples.LM_STUDIO.index(" llama_context: constructing") :]
     found = one(samples.LM_STUDIO + context.replace("36.00", "72.00"))
@@ -186,7 +209,10 @@ def test_real_logs(shared_data: Path) -> None:
     assert text.settings == lines.settings
     assert held(text)["RPC0[127.0.0.1:50062]", COMPUTE] == 41.57
     assert text.settings["context"] == 8192
-    assert text.blocks == 18
+    assert text.stated["blocks"] == (18, 18)
+    assert text.stated["embedding length"] == (640, 640)
+    for fact, number in {"parameters": 268_098_176, "tensor bytes": 246_587_904}.items():
+        assert text.stated[fact][0] <= number <= text.stated[fact][1], text.stated[fact]
     alone = read_log(folder / "server_gemma_cpu_lv4.log")
     assert alone.starts == 1, "what --fit tries is not a load"
     assert held(alone.load_of("gemma3"))["CPU", CACHE] == 49.5

@@ -14,10 +14,11 @@ from explorer.errors import PlanError
 from explorer.formats import open_model
 from explorer.planner.engines.llama_cpp.allocation import Settings, allocate
 from explorer.planner.logs.comparison import Comparison, Residual, measured_record
-from explorer.planner.logs.measured import compare
+from explorer.planner.logs.measured import _known, compare, load_for
 from explorer.planner.logs.reading import parse_log, read_log
 from explorer.present import measured as words
 from tests.planner import log_samples as samples
+from tests.planner.models import plain_metadata, tensor_table
 from tests.planner.test_contexts import model_of
 
 GIB, MIB = 1 << 30, 1 << 20
@@ -71,8 +72,7 @@ def test_which_build_and_which_logits_are_read_off_the_compute_buffers(
     asked: dict[str, Any], inferred: set[str]
 ) -> None:
     settings, model = Settings(context=8192, **asked), model_of("heads-80")
-    text = samples.server_log(allocate(model, settings), settings)
-    text = "\n".join(line for line in text.splitlines() if "block_count" not in line)
+    text = samples.server_log(allocate(model, settings), settings, blocks=4)
     found = compare(model, parse_log([text.encode()]).load_of("llama"), Settings())
     assert set(found.inferred) == inferred
     buffers = [one for one in found.residuals if one.kind == "compute" and one.device != "host"]
@@ -83,8 +83,8 @@ def test_which_build_and_which_logits_are_read_off_the_compute_buffers(
 def test_context_and_micro_batch_are_read_off_the_buffers() -> None:
     """As of KoboldCpp, whose log has neither."""
     settings, model = Settings(context=4352, ubatch=1024), model_of("heads-80")
-    lines = samples.server_log(allocate(model, settings), settings).splitlines()
-    left_out = ("n_ctx", "n_ubatch", "block_count")
+    lines = samples.server_log(allocate(model, settings), settings, blocks=4).splitlines()
+    left_out = ("n_ctx", "n_ubatch")
     text = "\n".join(one for one in lines if not any(word in one for word in left_out))
     found = compare(model, parse_log([text.encode()]).load_of("llama"), Settings(context=8192))
     assert (found.settings.context, found.settings.ubatch) == (4352, 1024)
@@ -107,6 +107,86 @@ def test_a_log_of_another_model_is_refused() -> None:
         compared(text)
     with pytest.raises(PlanError, match="gemma3"):
         compared(samples.server_log(allocation, settings).replace("= llama", "= gemma3"))
+
+
+_OTHERS = {
+    "load_tensors: offloaded 25/25 layers to GPU": "24 blocks",
+    "print_info: n_layer               = 24": "24 blocks",
+    "print_info: n_layer_all           = 24": "24 blocks",
+    "llama_model_loader: - kv   8: llama.embedding_length u32              = 640": "640",
+    "print_info: model params          = 8.03 B": "8.03 B parameters",
+    "print_info: file size   = 235.16 MiB (7.36 BPW) ": "235 MiB",
+}
+
+
+@pytest.mark.parametrize("line", _OTHERS)
+def test_each_fact_of_another_model_is_told_in_an_excerpt(line: str) -> None:
+    settings = Settings()
+    text = samples.server_log(allocate(samples.tiny_model(), settings), settings)
+    excerpt = "\n".join(one for one in text.splitlines() if "buffer size" in one)
+    assert all(one.agrees for one in compared(excerpt).residuals)
+    with pytest.raises(PlanError, match=f"of another model: .*{_OTHERS[line]}.*Open the model"):
+        compared(f"{line}\n{excerpt}")
+
+
+@pytest.mark.parametrize(
+    ("text", "blocks", "extra"),
+    [
+        ("offloaded 8/8 layers", 8, {"llama.nextn_predict_layers": 1}),  # it counts, or not
+        ("offloaded 9/9 layers", 8, {"llama.nextn_predict_layers": 1}),
+        ("offloaded 9/9 layers", 8, {}),
+    ],
+)
+def test_the_same_model_counted_in_another_way_is_not_refused(
+    text: str, blocks: int, extra: dict[str, int]
+) -> None:
+    model = samples.tiny_model()
+    entries = plain_metadata({**{one.key: one.value for one in model.metadata.entries}, **extra})
+    model = replace(model, metadata=entries)
+    assert model.metadata.integer("llama.block_count") == blocks
+    log = parse_log([f"load_tensors: {text}\n{_buffer('3.00')}".encode()])
+    assert load_for(model, log).contradicted(_known(model)) is None
+
+
+def test_tensors_that_ollama_hides_or_moves_are_no_other_model() -> None:
+    tiny = samples.tiny_model()
+    names = [f"{name}" for name in tiny.tensors.columns.names]
+    described = [
+        (name, kind.name, list(reversed(shape)))
+        for name, kind, shape in zip(
+            names, tiny.tensors.columns.types, tiny.tensors.columns.shapes, strict=True
+        )
+    ]
+    more = [("v.blk.0.attn_q.weight", "F16", [512, 4096]), ("mtp.fc.weight", "F16", [512, 512])]
+    model = replace(tiny, tensors=tensor_table([*described, *more]))
+    shown = tiny.tensors.parameters / 1e6
+    lines = f"print_info: model params = {shown:.2f} M\nprint_info: n_layer = 9\n{_buffer('3.00')}"
+    assert load_for(model, parse_log([lines.encode()])).contradicted(_known(model)) is None
+    more_lines = lines.replace(f"{shown:.2f}", f"{shown + 3:.2f}")
+    found = load_for(model, parse_log([more_lines.encode()]))
+    assert found.contradicted(_known(model)) == "parameters"
+
+
+def _buffer(mib: str) -> str:
+    return f"load_tensors: CUDA0 model buffer size = {mib} MiB"
+
+
+def test_a_log_with_another_name_or_much_larger_weights_says_so() -> None:
+    settings = Settings()
+    text = samples.server_log(allocate(samples.tiny_model(), settings), settings)
+
+    def notes(text: str) -> str:
+        log = parse_log([text.encode()])
+        return " ".join(
+            words.comparison_notes(compare(samples.tiny_model(), log.loads[-1], settings), log)
+        )
+
+    assert "named" not in notes(text)
+    assert "the log's model is named Other, this one Tiny" in notes(
+        text.replace("= Tiny", "= Other")
+    )
+    assert "twice" not in notes(text)
+    assert "twice as large" in notes(_buffer("4321.00"))
 
 
 _ROW = (

@@ -431,6 +431,7 @@ def test_without_memory_of_the_gpus_only_weights_and_counts_are_compared() -> No
     notes = " ".join(words.comparison_notes(found, log))
     assert "no NVIDIA GPU is planned for here" in notes
     assert "vLLM 0.24.0" in notes
+    assert "the log's model is meta-llama/Llama-3.1-8B" in notes
 
 
 def test_what_no_plan_has_is_named() -> None:

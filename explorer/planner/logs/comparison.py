@@ -80,6 +80,7 @@ class Comparison:
     unaccounted: tuple[Unaccounted, ...] = ()
     inferred: tuple[str, ...] = ()  # settings that were read off the measured weights
     assumed: tuple[str, ...] = ()  # settings that the log does not tell
+    unlike: str = ""  # the model's name, where the log gives another one
 
     def buffers(self) -> dict[str, dict[str, Amount]]:
         """Return what was measured: place → kind → amount."""

@@ -42,6 +42,14 @@ ACTIVATION, NON_TORCH, GRAPHS, GRAPHS_ESTIMATE, PROFILE, AVAILABLE = (
 TOKENS, BLOCKS, REQUESTS, BLOCK = "tokens", "blocks", "requests", "block tokens"
 """What vLLM makes of its cache, counted."""
 
+MODEL_BLOCKS, EMBEDDING, PARAMETERS, TENSOR_BYTES = (
+    *("blocks", "embedding length", "parameters", "tensor bytes"),
+)
+"""What a log states of the model itself."""
+
+Facts: TypeAlias = Mapping[str, tuple[int, int]]
+"""The least and the greatest number that a fact of a model can be."""
+
 VLLM: Final = "vLLM"
 
 DRAFTED: Final = MappingProxyType(
@@ -87,7 +95,7 @@ class Measured:
     devices: tuple[LoggedDevice, ...] = ()
     name: str = ""  # general.name, or the name in `ollama ps`
     architecture: str = ""
-    blocks: int | None = None
+    stated: Facts = field(default_factory=dict)  # of the model; rounded numbers are ranges
     mapped: bool = False  # weights of main memory are a range of the file (mmap)
     total: int | None = None  # where only sums are told (`ollama ps`)
     on_gpus: int | None = None  # of that sum
@@ -97,6 +105,13 @@ class Measured:
     counts: Mapping[str, float] = field(default_factory=dict)  # TOKENS, BLOCKS … of vLLM
     version: str = ""  # of vLLM
     others: tuple[str, ...] = ()  # what takes memory there that no plan of vLLM has
+
+    def contradicted(self, known: Facts) -> str | None:
+        """Return a fact that is another one in a model of which these are known, if there is."""
+        for fact, (least, most) in self.stated.items():
+            if fact in known and (most < known[fact][0] or least > known[fact][1]):
+                return fact
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +123,23 @@ class Log:
     cut: bool = False  # whether part of the log was not read
     verbosity: int | None = None  # `-lv` of the last llama.cpp
 
-    def load_of(self, architecture: str, name: str = "") -> Measured:
+    def load_of(
+        self, architecture: str, name: str = "", known: Facts = MappingProxyType({})
+    ) -> Measured:
         """Return the last load of a model with this architecture and name; else the last load.
+
+        One that states other facts of its model than are `known` is not of this model.
 
         Raises:
             LogError: The log says nothing of memory.
         """
         if not self.loads:
             raise LogError(_silent(self.verbosity))
-        alike = [one for one in self.loads if one.architecture in {"", architecture}]
+        alike = [
+            one
+            for one in self.loads
+            if one.architecture in {"", architecture} and one.contradicted(known) is None
+        ]
         named = [one for one in alike if name and one.name == name]
         return (named or alike or self.loads)[-1]
 
@@ -160,7 +183,20 @@ def _count(text: str | None, most: int = MAX_COUNT) -> int | None:
     return int(text) if int(text) <= most else None
 
 
-def _named(text: str) -> str:
+def _range(text: str) -> tuple[int, int] | None:
+    """Return what a size, or a number such as ``18`` and ``268.10 M``, can be before rounding."""
+    match = _SHORT_COUNT.match(text.strip())
+    if match is not None:
+        part, unit = match[2] or "", _SHORT[match[3] or ""]
+        number, within = int(match[1] + part) * unit, unit if part else 0
+        return (number - within) // 10 ** len(part), (number + within) // 10 ** len(part)
+    size = re.match(_SIZE, text)
+    sized = None if size is None else _sized(size)
+    return None if sized is None else (sized[0] - sized[1], sized[0] + sized[1])
+
+
+def logged_name(text: str) -> str:
+    """Return a name from a log, or one that such a name is compared with, safe to be shown."""
     return shorten(plain_text(text.strip()), _LONGEST_NAME)
 
 
@@ -178,6 +214,7 @@ class _Load:
     breakdown: dict[tuple[str, str], LoggedBuffer] = field(default_factory=dict)
     devices: dict[str, dict[str, Any]] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)  # further fields of Measured
+    stated: dict[str, tuple[int, int]] = field(default_factory=dict)
     header: bool = False  # whether the model's header was read
     drafting: bool = False  # whether the lines are of what drafts tokens
     offloaded: int | None = None  # layers on GPUs
@@ -216,7 +253,9 @@ class _Load:
         if self.offloaded is not None:
             settings["gpu_layers"] = self.offloaded
         return Measured(
-            self.source, MappingProxyType(settings), tuple(buffers.values()), devices, **self.facts
+            *(self.source, MappingProxyType(settings), tuple(buffers.values()), devices),
+            stated=MappingProxyType(self.stated),
+            **self.facts,
         )
 
 
@@ -237,6 +276,12 @@ _KINDS: Final = {
 _OLLAMA_KINDS: Final = {"model weights": WEIGHTS, "kv cache": CACHE, "compute graph": COMPUTE}
 _FACTS: Final = {"general.architecture": "architecture", "general.name": "name"}
 _SUMMARY: Final = "print_info: "
+_STATED: Final = {
+    **{"block_count": MODEL_BLOCKS, "n_layer": MODEL_BLOCKS, "n_layer_all": MODEL_BLOCKS},
+    **{"embedding_length": EMBEDDING, "model params": PARAMETERS, "file size": TENSOR_BYTES},
+}
+_SHORT: Final = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
+_SHORT_COUNT: Final = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,6}) ([KMBT]))?$")
 _COUNTS: Final = {
     "n_ctx": "context",
     "n_batch": "batch",
@@ -415,25 +460,36 @@ class LogParser:
         self._verbosity = int(match[1])
 
     def _using_device(self, match: re.Match[str]) -> None:
-        known = self._now.device(_named(match[1]))
-        known["description"] = _named(match[2])
+        known = self._now.device(logged_name(match[1]))
+        known["description"] = logged_name(match[2])
         known["free"] = int(match[3]) << 20
 
     def _metadata(self, match: re.Match[str]) -> None:
-        key, value = match[1], _named(match[2])
+        key, value = match[1], logged_name(match[2])
         if key == "arch":
             key = "general.architecture"
         if key in _FACTS:
             self._now.facts[_FACTS[key]] = value
-        elif key.endswith(".block_count"):
-            self._now.facts["blocks"] = _count(value)
+        else:  # "llama.block_count", not that of its projector, "llama.vision.block_count"
+            self._state(_STATED.get(key.partition(".")[2]), match[2], match)
+
+    def _summary(self, match: re.Match[str]) -> None:
+        self._state(_STATED[match[1].strip()], match[2], match)
+
+    def _state(self, fact: str | None, text: str, match: re.Match[str]) -> None:
+        """Note a fact of the model."""
+        now, stated = self._now, _range(text)
+        if now.source == "llama.cpp" and any(kind == COMPUTE for _, kind in now.buffers):
+            self._model(match)  # another model, of an excerpt without its header
+        if fact is not None and stated is not None:
+            self._now.stated[fact] = stated
 
     def _buffer(self, match: re.Match[str]) -> None:
         head, colon, tail = match.string[: match.start()].rpartition(": ")
         words, function = tail.split(), head.rsplit(None, 1)[-1:] or [""]
         if not colon or not 2 <= len(words) <= 6:
             return
-        device, kind = _named(words[0]), _KINDS.get(words[1])
+        device, kind = logged_name(words[0]), _KINDS.get(words[1])
         if "clip" in function[0] or "compute_meta" in function[0]:
             kind = PROJECTOR_COMPUTE
         if kind is None:
@@ -448,6 +504,7 @@ class LogParser:
         self._now.add(device, kind, _sized(match), sums=not is_last)
 
     def _offload(self, match: re.Match[str]) -> None:
+        self._state(MODEL_BLOCKS, str(int(match[2]) - 1), match)  # one is the output
         self._now.offloaded = int(match[1])
 
     def _draft(self, match: re.Match[str]) -> None:
@@ -460,7 +517,7 @@ class LogParser:
             now.settings["mtp"] = now.arguments.get("drafted", _USUALLY_DRAFTED)
 
     def _projector_device(self, match: re.Match[str]) -> None:
-        self._now.projector_device = _named(match[1])
+        self._now.projector_device = logged_name(match[1])
 
     def _projector(self, match: re.Match[str]) -> None:
         self._now.add(self._now.projector_device, PROJECTOR, _sized(match), sums=False)
@@ -555,8 +612,8 @@ class LogParser:
             self._device_row(row["name"], str(row.get("description")), *numbers)
 
     def _device_row(self, name: str, text: str, total: int, free: int, unaccounted: int) -> None:
-        known = self._now.device(_named(name))
-        known.setdefault("description", _named(text))
+        known = self._now.device(logged_name(name))
+        known.setdefault("description", logged_name(text))
         known["total"] = max(total, 0) << 20
         if self._now.buffers:  # the table that `--fit` prints before loading tells of nothing held
             known["free_after"] = max(free, 0) << 20
@@ -566,7 +623,7 @@ class LogParser:
         table = self._now.breakdown
         for kind, mib in zip((WEIGHTS, CACHE, COMPUTE), held, strict=False):
             if len(table) < _MOST_BUFFERS and 0 <= mib < 1 << 40:
-                device = _named(name)
+                device = logged_name(name)
                 table[device, kind] = LoggedBuffer(device, kind, mib << 20, 1 << 20)
 
     # Speed
@@ -592,7 +649,7 @@ class LogParser:
         self._now.source = "Ollama's own engine"
         kind = _OLLAMA_KINDS.get(given.get("msg", ""))
         if kind is not None:
-            self._now.add(_named(device), kind, _sized(size), sums=False)
+            self._now.add(logged_name(device), kind, _sized(size), sums=False)
 
     def _ollama_request(self, match: re.Match[str]) -> None:
         given, now = dict(_REQUEST.findall(match.string)), self._now
@@ -618,13 +675,15 @@ class LogParser:
     def _ollama_model(self, match: re.Match[str]) -> None:
         given = _attributes(match.string)
         for key in ("architecture", "name"):
-            self._now.facts[key] = _named(given.get(key, ""))
+            self._now.facts[key] = logged_name(given.get(key, ""))
 
     def _ollama_gpu(self, match: re.Match[str]) -> None:
         """Read what Ollama says at its start of a GPU, which it calls as llama.cpp does."""
         given = _attributes(match.string)
         if len(self._gpus) < MAX_DEVICES:
-            self._gpus[_named(given.get("name", ""))] = _named(given.get("description", ""))
+            self._gpus[logged_name(given.get("name", ""))] = logged_name(
+                given.get("description", "")
+            )
 
     # vLLM
 
@@ -642,10 +701,10 @@ class LogParser:
             self._end()
         now = self._now
         now.source, now.arguments = VLLM, arguments
-        now.facts["version"] = _named(match["version"])
+        now.facts["version"] = logged_name(match["version"])
         now.arguments |= _vllm_settings(match.string)
         if model := re.search(r"\bmodel='([^']{1,300})'", match.string):
-            now.facts["name"] = _named(model[1])
+            now.facts["name"] = logged_name(model[1])
         self._vllm_others(match)
 
     def _vllm_others(self, match: re.Match[str]) -> None:
@@ -708,7 +767,7 @@ class LogParser:
         now = self._now
         now.source = "ollama ps"
         now.facts |= {
-            "name": _named(match["name"]),
+            "name": logged_name(match["name"]),
             "total": size[0],
             "on_gpus": size[0] * (100 - min(on_cpu, 100)) // 100,
             "within": size[1] + (size[0] // 200 if 0 < on_cpu < 100 else 0),
@@ -799,7 +858,7 @@ _LINES: Final = (
         r"\| *- ([^|]{1,300})\|([-0-9 =+()]{1,400})\|?\s*$",
     ),
     *_lines([" buffer size"], LogParser._buffer, r" buffer size {1,20}= {0,20}" + _SIZE),
-    *_lines(["offloaded "], LogParser._offload, r"offloaded ([0-9]{1,6})/[0-9]{1,6} layers"),
+    *_lines(["offloaded "], LogParser._offload, r"offloaded ([0-9]{1,6})/([0-9]{1,6}) layers"),
     *_lines(["loaded meta data"], LogParser._model),
     *_lines(
         [f"{_SUMMARY}arch ", f"{_SUMMARY}general.name "],
@@ -807,7 +866,12 @@ _LINES: Final = (
         _SUMMARY + r"(\S{1,40}) {1,40}= (.{0,200})",
     ),
     *_lines(
-        [*_FACTS, ".block_count"],
+        [f"{_SUMMARY}{name}" for name in ("n_layer", "model params", "file size")],
+        LogParser._summary,
+        _SUMMARY + r"(n_layer|n_layer_all|model params|file size) {1,40}= {0,20}(.{0,40})",
+    ),
+    *_lines(
+        [*_FACTS, ".block_count", ".embedding_length"],
         LogParser._metadata,
         r"- kv {1,6}[0-9]{1,8}: {1,80}(\S{1,120}) (?:str|u32|u64|i32) {1,40}= (.{0,200})",
     ),
@@ -849,7 +913,8 @@ _LINES: Final = (
 
 _OF_MAIN: Final = frozenset(
     {
-        *(LogParser._model, LogParser._metadata, LogParser._offload, LogParser._sequences),
+        *(LogParser._model, LogParser._metadata, LogParser._summary, LogParser._offload),
+        LogParser._sequences,
         *(LogParser._context, LogParser._context_entry, LogParser._flash_attention),
         LogParser._cache_types,
     }

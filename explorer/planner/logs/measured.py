@@ -13,11 +13,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import accumulate
+from types import MappingProxyType
 from typing import Any, Final
 
 from explorer.errors import PlanError
 from explorer.formats.model import Model
-from explorer.planner.devices import HOST, Device
+from explorer.planner.devices import HOST, Device, quoted
 from explorer.planner.engines.llama_cpp import allocation as llama_cpp
 from explorer.planner.engines.llama_cpp.builds import CHANGES
 from explorer.planner.engines.llama_cpp.header import Header
@@ -27,18 +28,25 @@ from explorer.planner.logs.lines import (
     CACHE,
     COMPUTE,
     DRAFTED,
+    EMBEDDING,
+    MODEL_BLOCKS,
     OUTPUT,
+    PARAMETERS,
     PROJECTOR,
     PROJECTOR_COMPUTE,
+    TENSOR_BYTES,
     VLLM,
     WEIGHTS,
+    Log,
     LoggedBuffer,
     LoggedDevice,
     Measured,
+    logged_name,
 )
 from explorer.planner.logs.vllm import compare_vllm
 from explorer.planner.request import PlanRequest
 from explorer.planner.settings import Settings
+from explorer.text import bytes_text, count_text, integer_text
 
 _KINDS: Final = (
     *(WEIGHTS, CACHE, COMPUTE, OUTPUT),
@@ -72,8 +80,8 @@ def compare(
         machine: The GPUs that a log of vLLM is taken to mean where it does not tell them.
 
     Raises:
-        PlanError: The header is damaged, the program would refuse these settings, or the log is of
-            a model with another architecture or another number of blocks.
+        PlanError: The header is damaged, the program would refuse these settings, or the log
+            states another architecture, or other facts, of its model.
     """
     if measured.source == VLLM:
         return compare_vllm(PlanRequest(header_to_plan(model), devices=machine), measured)
@@ -82,8 +90,8 @@ def compare(
             "the log is llama.cpp's, and this model is not a GGUF file. Open the file that was "
             "loaded"
         )
+    _refuse_other(model, measured)
     header = Header.from_model(model)
-    _refuse_other(header, measured)
     places = _Places(measured)
     settings, assumed = _settings(measured, places, base)
     inferred: tuple[str, ...] = ()
@@ -101,7 +109,18 @@ def compare(
     planned = _planned(allocation, mapped=measured.mapped, logits=logits)
     residuals = tuple(_residuals(planned, held)) if held else tuple(_sums(planned, measured))
     unaccounted = tuple(_unaccounted(places, residuals, settings))
-    return Comparison(measured, settings, residuals, unaccounted, inferred, assumed)
+    unlike = _unlike(model, measured)
+    return Comparison(measured, settings, residuals, unaccounted, inferred, assumed, unlike)
+
+
+def load_for(model: Model, log: Log) -> Measured:
+    """Return the last load of a log that can be of this model; else the last load.
+
+    Raises:
+        LogError: The log says nothing of memory.
+    """
+    architecture, name = (model.metadata.text(f"general.{key}") for key in ("architecture", "name"))
+    return log.load_of(architecture or "", name or "", _known(model))
 
 
 def assumed_settings(asked: Settings, devices: int) -> llama_cpp.Settings:
@@ -113,17 +132,69 @@ def assumed_settings(asked: Settings, devices: int) -> llama_cpp.Settings:
     return replace(settings, **{name: value for name, value in assumed.items() if value})
 
 
-def _refuse_other(header: Header, measured: Measured) -> None:
-    if measured.architecture and measured.architecture != header.architecture:
-        raise PlanError(
-            f"the log is of another model: its architecture is {measured.architecture}, this "
-            f"model's is {header.architecture}. Open the model that was loaded"
+_OF_TEXT: Final = ("blk.", "token_embd.", "output.")  # tensors that no loader leaves out
+_CLOSE_TOTAL: Final = 100  # a hundredth: Ollama cuts vocabularies
+_OTHER: Final = MappingProxyType(
+    {
+        MODEL_BLOCKS: ("blocks", integer_text),
+        EMBEDDING: ("as its embedding length", integer_text),
+        PARAMETERS: ("parameters", count_text),
+        TENSOR_BYTES: ("of tensors", bytes_text),
+    }
+)
+"""What a model has so many of, and how such numbers are written."""
+
+
+def _known(model: Model) -> dict[str, tuple[int, int]]:
+    """Return what a log of a GGUF model can state of it: the least and the most.
+
+    Blocks that guess ahead count or not, and Ollama's llama-server makes one of tensors of MTP. It
+    hides tensors of projectors that are in the same file.
+    """
+    name, keys, columns = model.metadata.text("general.architecture"), model.metadata, model.tensors
+    blocks = keys.integer(f"{name}.block_count")
+    embedding = keys.integer(f"{name}.embedding_length")
+    found: dict[str, tuple[int, int]] = {}
+    names = columns.columns.names[: columns.main_rows]
+    if blocks is not None:
+        ahead = keys.integer(f"{name}.nextn_predict_layers") or 0
+        more = any(one.startswith("mtp.") for one in names)
+        found[MODEL_BLOCKS] = blocks - ahead, blocks + more
+    if embedding is not None:
+        found[EMBEDDING] = embedding, embedding
+    rows = [row for row, one in enumerate(names) if one.startswith(_OF_TEXT)]
+    for fact, whole, each in (
+        (PARAMETERS, columns.parameters, columns.columns.parameters),
+        (TENSOR_BYTES, columns.nbytes, columns.columns.nbytes),
+    ):
+        least = sum(each[row] for row in rows)
+        found[fact] = least - least // _CLOSE_TOTAL, whole
+    return found
+
+
+def _refuse_other(model: Model, measured: Measured) -> None:
+    architecture, known = model.metadata.text("general.architecture"), _known(model)
+    fact = measured.contradicted(known)
+    if measured.architecture and architecture and measured.architecture != architecture:
+        what = (
+            f"its architecture is {measured.architecture}, this model's is {quoted(architecture)}"
         )
-    if measured.blocks is not None and measured.blocks != header.blocks:
-        raise PlanError(
-            f"the log is of another model: it has {measured.blocks} blocks, this one "
-            f"{header.blocks}. Open the model that was loaded"
-        )
+    elif fact is not None:
+        unit, text = _OTHER[fact]
+        both = sum(measured.stated[fact]) // 2, known[fact][1]
+        text = integer_text if text(both[0]) == text(both[1]) else text
+        what = f"it has {text(both[0])} {unit}, this one {text(both[1])}"
+    else:
+        return
+    raise PlanError(f"the log is of another model: {what}. Open the model that was loaded")
+
+
+def _unlike(model: Model, measured: Measured) -> str:
+    """Return the model's name if the log gives another one, which llama.cpp may have cut."""
+    name = logged_name(model.metadata.text("general.name") or "")
+    named = measured.name if measured.source != "ollama ps" else ""
+    same = name == named or (named.endswith("...") and name.startswith(named[:-3]))
+    return "" if same or not named else name
 
 
 # Where the log's buffers lie

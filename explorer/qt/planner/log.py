@@ -16,7 +16,7 @@ from explorer.planner.engines.llama_cpp import allocation as llama_cpp
 from explorer.planner.engines.llama_cpp.engine import server_settings
 from explorer.planner.logs.comparison import Comparison, Unaccounted
 from explorer.planner.logs.lines import Log
-from explorer.planner.logs.measured import assumed_settings, compare
+from explorer.planner.logs.measured import assumed_settings, compare, load_for
 from explorer.planner.logs.reading import parse_log, read_log
 from explorer.present import measured as words
 from explorer.present.tables.measured import MEASURED
@@ -140,10 +140,7 @@ class LogPage(QtWidgets.QWidget):
 
         def read(job: Job) -> _Found:
             found = _read(log, job.check)
-            wanted = (
-                model.metadata.text(f"general.{key}") or "" for key in ("architecture", "name")
-            )
-            comparison = compare(model, found.load_of(*wanted), base, machine)
+            comparison = compare(model, load_for(model, found), base, machine)
             return _Found(plain_text(name), found, comparison)
 
         self.hint.setText(f"Reading {plain_text(name)}…")
