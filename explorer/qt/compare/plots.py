@@ -96,6 +96,9 @@ class DensityPlot(ThemedPlot):
         self._draw()
         if square is not None:
             self.box.set_home(_area(square))
+        else:
+            self.box.is_empty = True
+            self.forget_zoom()
         self._read()
 
     def set_logarithmic(self, on: bool) -> None:
@@ -172,6 +175,10 @@ class DensityPlot(ThemedPlot):
         )
         size = len(edges) - 1
         self._cell = (row, column) if 0 <= row < size and 0 <= column < size else None
+        self._read()
+
+    def pointer_left(self) -> None:
+        self._cell = None
         self._read()
 
     def _read(self) -> None:

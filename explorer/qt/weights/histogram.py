@@ -211,7 +211,6 @@ class HistogramPage(ReadingPage[HistogramResult]):
         self.note.say("")
         self._arrange()
         self.plot.show_curves(())
-        self.plot.forget_zoom()
         self.multiples.show_curves(())
         self.statistics.clear()
         self.show_content()

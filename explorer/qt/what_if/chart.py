@@ -466,6 +466,9 @@ class WhatIfChart(ThemedPlot):
         point = self.near(place)
         self.point_read.emit(None if point is None else point.line)
 
+    def pointer_left(self) -> None:
+        self.point_read.emit(None)
+
     def _click(self, event: Any) -> None:
         point = self.near(event.scenePos())
         if event.button() == Qt.MouseButton.LeftButton and point is not None:

@@ -100,6 +100,9 @@ class HistogramPlot(ThemedPlot):
         self.curves = curves
         self._show_titles()
         self._draw()
+        if not curves:
+            self.box.is_empty = True
+            self.forget_zoom()
         if self._cursor_x is not None:
             self._move_cursor(self._cursor_x)
 
@@ -181,7 +184,7 @@ class HistogramPlot(ThemedPlot):
 
     def _fit(self) -> None:
         if self.curves:
-            self.box.set_home(self._whole(self._floor()))
+            self.box.set_home(self._whole(self._floor()), grows=True)
 
     def _draw_legend(self) -> None:
         """Name the curves; of many ones some, from the first to the last, and the highlighted."""
@@ -321,6 +324,11 @@ class HistogramPlot(ThemedPlot):
         self._line.setVisible(bool(readings))
         self._line.setPos(x)
         self.bins_read.emit(readings)
+
+    def pointer_left(self) -> None:
+        self._cursor_x = None
+        self._line.hide()
+        self.bins_read.emit(())
 
     def _step_cursor(self, bins_on: int) -> None:
         """Move so many bins of the highlighted curve, or the first, to the right."""

@@ -84,6 +84,7 @@ class ZoomBox(pg.ViewBox):  # type: ignore[misc] # pyqtgraph has no types
 
     Attributes:
         home: The area that shows everything.
+        is_empty: Whether nothing is shown yet: there is nothing to zoom into.
 
     Signals:
         zoomed: The user zoomed, or undid a zoom.
@@ -94,6 +95,7 @@ class ZoomBox(pg.ViewBox):  # type: ignore[misc] # pyqtgraph has no types
     def __init__(self) -> None:
         super().__init__(enableMenu=False)
         self.home = QRectF(0, 0, 1, 1)
+        self.is_empty = False
         self._history: list[QRectF] = []
         self._last_wheel = 0.0
         self.disableAutoRange()
@@ -102,11 +104,19 @@ class ZoomBox(pg.ViewBox):  # type: ignore[misc] # pyqtgraph has no types
     def is_zoomed(self) -> bool:
         return bool(self._history)
 
-    def set_home(self, area: QRectF) -> None:
-        """Set what a reset shows; show it unless the user has zoomed."""
-        self.home = area
+    def set_home(self, area: QRectF, *, grows: bool = False) -> None:
+        """Set what a reset shows; show it unless the user has zoomed.
+
+        Args:
+            area: Everything.
+            grows: Whether what was zoomed into has become so much higher, too, as counts do.
+        """
+        before, self.home, self.is_empty = self.home, area, False
         if not self._history:
             self._show(area)
+        elif grows and before.height():
+            self._history = [_grown(one, before, area) for one in self._history]
+            self._show(_grown(self.viewRect(), before, area))
 
     def forget(self) -> None:
         """Show everything and forget the zooms: the content is another one."""
@@ -114,7 +124,9 @@ class ZoomBox(pg.ViewBox):  # type: ignore[misc] # pyqtgraph has no types
         self._show(self.home)
 
     def zoom_to(self, area: QRectF) -> None:
-        """Show an area; `go_back` shows what was shown before."""
+        """Show an area, if anything is shown; `go_back` shows what was shown before."""
+        if self.is_empty:
+            return
         self._history.append(QRectF(self.viewRect()))
         del self._history[:-_MOST_HISTORY]
         self._show(area)
@@ -171,7 +183,7 @@ class ZoomBox(pg.ViewBox):  # type: ignore[misc] # pyqtgraph has no types
 
     def mouseDragEvent(self, event: Any, axis: int | None = None) -> None:
         event.accept()
-        if event.button() != Qt.MouseButton.LeftButton or axis is not None:
+        if event.button() != Qt.MouseButton.LeftButton or axis is not None or self.is_empty:
             return
         if not event.isFinish():
             self.updateScaleBox(event.buttonDownPos(), event.pos())
@@ -192,6 +204,13 @@ class ZoomBox(pg.ViewBox):  # type: ignore[misc] # pyqtgraph has no types
         else:
             self.zoom_to(area)
         self._last_wheel = now
+
+
+def _grown(area: QRectF, before: QRectF, now: QRectF) -> QRectF:
+    """Return an area with the share of the height of everything that it had before."""
+    factor = now.height() / before.height()
+    top = now.top() + (area.top() - before.top()) * factor
+    return QRectF(area.left(), top, area.width(), area.height() * factor)
 
 
 _BEHIND, _IN_FRONT = -1.0, 0.5  # of what is drawn
@@ -391,6 +410,9 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
         """Draw counts logarithmically, or not; of a picture of counts."""
         raise NotImplementedError
 
+    def pointer_left(self) -> None:
+        """The pointer has left the picture; a subclass says no longer what is under it."""
+
     def data_columns(self) -> list[tuple[str, list[Any]]]:
         """Return the data behind the picture: a name and the values of each column."""
         raise NotImplementedError
@@ -448,6 +470,10 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
         super().changeEvent(event)
         if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.FontChange) and self._styled:
             self.use_colours(PlotColours.of_palette(self.palette()))
+
+    def leaveEvent(self, event: QEvent) -> None:
+        super().leaveEvent(event)
+        self.pointer_left()
 
     def focusInEvent(self, event: QtGui.QFocusEvent) -> None:
         super().focusInEvent(event)

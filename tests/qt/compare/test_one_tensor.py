@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QEvent, QPoint, Qt
 from PySide6.QtGui import QImage
-from PySide6.QtWidgets import QLabel
+from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 
 from explorer.analysis.blocks import block_statistics
@@ -292,6 +292,8 @@ def test_the_cursor_reads_cells_with_mouse_and_keys(qtbot: QtBot, panel: Panel) 
     qtbot.keyClick(plot, KEY.Key_Left, Qt.KeyboardModifier.ControlModifier)
     count = int(square.counts[row + 1, max(0, column - 10)])
     assert f"{count:,} weights" in density.readout.text()
+    QApplication.sendEvent(plot, QEvent(QEvent.Type.Leave))
+    assert density.readout.text() == density.resting
 
 
 def test_the_density_keeps_its_shape_and_zooms_along_both_axes(qtbot: QtBot, panel: Panel) -> None:

@@ -221,6 +221,45 @@ def test_a_zoom_stays_while_the_histogram_grows(plot: HistogramPlot) -> None:
     assert plot.box.viewRect().left() < -2  # everything has become more
 
 
+def test_a_zoom_grows_with_the_counts(plot: HistogramPlot) -> None:
+    drag(plot, pixel(plot, -0.5, 15), pixel(plot, 0.5, 5))
+    shown = plot.box.viewRect()
+    more = curve()
+    plot.show_curves(
+        (replace(more, histogram=histogram_of(more.histogram.edges, np.arange(1, 21) * 9)),)
+    )
+    assert plot.box.viewRect().left() == shown.left()
+    assert plot.box.viewRect().top() == pytest.approx(9 * shown.top())
+    assert plot.box.viewRect().bottom() == pytest.approx(9 * shown.bottom())
+
+
+def test_there_is_nothing_to_zoom_into_before_something_is_shown(
+    qtbot: QtBot, plot: HistogramPlot
+) -> None:
+    plot.show_curves(())
+    drag(plot, pixel(plot, -0.5, 15), pixel(plot, 0.5, 2))
+    plot.setFocus()
+    qtbot.keyClick(plot, KEY.Key_Plus)
+    assert not plot.box.is_zoomed
+    plot.show_curves((curve(low=5, high=6),))
+    assert plot.box.viewRect().left() == pytest.approx(5, abs=0.1)
+    drag(plot, pixel(plot, 5.2, 15), pixel(plot, 5.8, 2))
+    assert plot.box.is_zoomed
+
+
+def test_the_cursor_goes_with_the_pointer(qtbot: QtBot, plot: HistogramPlot) -> None:
+    told: list[object] = []
+    plot.bins_read.connect(told.append)
+    qtbot.mouseMove(plot.viewport(), pixel(plot, 0.95, 5))
+    qtbot.waitUntil(lambda: bool(told))
+    assert plot._line.isVisible()
+    QApplication.sendEvent(plot, QEvent(QEvent.Type.Leave))
+    assert told[-1] == ()
+    assert not plot._line.isVisible()
+    plot.show_curves((curve(high=2),))
+    assert told[-1] == ()
+
+
 def test_names_of_marks_do_not_overlap_and_point_out_of_sight(plot: HistogramPlot) -> None:
     assert plot._marks.shown_names()[:2] == ["mean", "\u25c2 min -2"]
     for low, high in ((-1.0, 1.0), (-100.0, 100.0), (0.09, 0.11), (5.0, 6.0)):

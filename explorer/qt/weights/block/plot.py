@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import pyqtgraph as pg
 from numpy.typing import NDArray
-from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
+from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QWidget
 
@@ -274,16 +274,15 @@ class BlockPlot(ThemedPlot):
             self.weight_at(self.box.mapSceneToView(place).x()) if inside else -1
         )
 
+    def pointer_left(self) -> None:
+        self.weight_hovered.emit(-1)
+
     def _take_click(self, event: Any) -> None:
         weight = self.weight_at(self.box.mapSceneToView(event.scenePos()).x())
         if event.button() == Qt.MouseButton.LeftButton and weight >= 0:
             self.weight_chosen.emit(weight)
 
     # Qt
-
-    def leaveEvent(self, event: QEvent) -> None:
-        super().leaveEvent(event)
-        self.weight_hovered.emit(-1)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         step = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(Qt.Key(event.key()))

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pyqtgraph as pg
 from numpy.typing import NDArray
-from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
+from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent
 from PySide6.QtWidgets import QGraphicsRectItem, QWidget
 
@@ -429,8 +429,7 @@ class MapPlot(ThemedPlot):
         else:
             self.box.move_by(_STEP * step[1], _STEP * step[0])
 
-    def leaveEvent(self, event: QEvent) -> None:
-        super().leaveEvent(event)
+    def pointer_left(self) -> None:
         self._point_to(None)
 
 
