@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PySide6.QtCore import QModelIndex, Qt
 from PySide6.QtGui import QAction, QClipboard
-from PySide6.QtWidgets import QAbstractItemView, QFileDialog, QMenu
+from PySide6.QtWidgets import QAbstractItemView, QFileDialog, QLabel, QMenu
 from pytestqt.qtbot import QtBot
 
 from explorer.present.panels import PANELS
@@ -234,10 +234,23 @@ def test_pages_without_a_model_lead_to_the_start_page(
         panels.show_page(page)
         wait_idle(qtbot, window)
         state = getattr(panels, page).widget.state
+        assert state.heading.text() == PANELS[page].title
         assert state.button.isVisible()
         qtbot.mouseClick(state.button, Qt.MouseButton.LeftButton)
         assert panels.page == "overview"
     wait_idle(qtbot, window)
+
+
+def test_tables_without_a_model_say_what_would_be_there(
+    qtbot: QtBot, make_window: Callable[..., MainWindow]
+) -> None:
+    window = make_window()
+    for page in ("metadata", "tensors", "vocabulary", "raw"):
+        window.panels.show_page(page)
+        wait_idle(qtbot, window)
+        labels = getattr(window.panels, page).widget.findChildren(QLabel)
+        shown = [label.text() for label in labels if label.isVisible()]
+        assert [text for text in shown if text.startswith("Open a model to see its ")], page
 
 
 def test_what_was_saved_is_said_in_the_status_bar_and_shown_in_its_folder(

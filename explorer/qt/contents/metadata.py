@@ -43,6 +43,7 @@ class MetadataView(QtWidgets.QWidget):
         self.list.bar.changed.connect(self._filter)
         self.list.table.row_selected.connect(self._show_value)
         self.list.table.row_opened.connect(lambda _row: app.go("raw"))
+        self._filter("")
 
     def show_document(self, document: Document | None, header: QByteArray) -> None:
         """Show a model's metadata; the filter stays."""

@@ -44,6 +44,7 @@ class TensorsView(TensorList):
         self.bar.changed.connect(self._filter)
         self.table.selection_moved.connect(self._take_selection)
         self.table.row_opened.connect(app.open_tensors)
+        self._filter("")
 
     def show_document(self, document: Document | None, header: QByteArray) -> None:
         """Show a model's tensors; the filter stays."""
@@ -143,6 +144,9 @@ def _token_count(content: VocabularyContent | None) -> int:
     return 0 if content is None else len(content.texts)
 
 
+_NO_MODEL: Final = "Open a model to see its vocabulary."
+
+
 class VocabularyView(ListPanel):
     """The tokens of a model; they are decoded when they are first shown."""
 
@@ -155,6 +159,7 @@ class VocabularyView(ListPanel):
         self._header = QByteArray()
         self._jobs = JobSlot(app.runner, self)
         self.bar.changed.connect(self._filter)
+        self.show_empty(_NO_MODEL)
 
     def show_document(self, document: Document | None, header: QByteArray) -> None:
         """Show a model's vocabulary, now or when the panel is looked at."""
@@ -165,7 +170,7 @@ class VocabularyView(ListPanel):
         self.model.clear()
         self.bar.status.clear()
         self.bar.edit.setEnabled(True)
-        self.show_empty("Open a model to see its vocabulary." if document is None else "")
+        self.show_empty(_NO_MODEL if document is None else "")
         if self.isVisible():
             self._load()
 

@@ -15,6 +15,7 @@ from explorer.analysis.moments import Moments
 from explorer.analysis.statistics import TensorStatistics
 from explorer.analysis.surveys import SurveyRow
 from explorer.parallel import LruCache
+from explorer.present.panels import PANELS
 from explorer.present.tables.lines import LINES, Line, lines_of
 from explorer.present.tables.statistics import MOMENTS, PERCENTILES, STATISTICS, SURVEYED
 from explorer.present.tables.table import Table
@@ -99,7 +100,7 @@ class TensorsPanel(TabbedPanel):
     A subclass makes its pages, then calls `refresh`.
     """
 
-    noun: ClassVar[str]
+    noun: ClassVar[str]  # also the panel's name
     noun_of_one: ClassVar[str]
 
     def __init__(
@@ -129,7 +130,7 @@ class TensorsPanel(TabbedPanel):
         document = self._document
         if document is None:
             sentence = f"Open a model to see its {self.noun}."
-            refusal = no_model_open(self.app, self.noun.capitalize(), sentence)
+            refusal = no_model_open(self.app, PANELS[self.noun].title, sentence)
         elif not self._rows:
             sentence = (
                 f"Choose one in the tree or in the tensor table to see its {self.noun_of_one}."

@@ -451,7 +451,7 @@ def test_in_the_window_the_tree_selects_and_a_reference_may_be_closed(
     wait_idle(qtbot, window)
     assert body.rounding.isVisible()
     window.close_document(document)
-    assert view.state.heading.text() == "Errors"
+    assert view.state.heading.text() == "One tensor"
 
 
 def test_what_was_read_once_is_not_read_at_the_next_start(
