@@ -213,14 +213,38 @@ def test_no_panel_makes_the_window_large_and_names_stay(qtbot: QtBot, window: Ma
         window.panels.setCurrentIndex(number)
         wait_idle(qtbot, window)
         least = window.minimumSizeHint()
-        assert least.width() <= 960
-        assert least.height() <= 500
+        assert least.width() <= 640
+        assert least.height() <= 420
     window.resize(640, 420)
     window.actions_.show_tree.trigger()
     window.splitter.setSizes([1, 639])
     header = window.open_models.tree.header()
     assert header.sectionSize(0) >= 100
     assert header.sectionSize(0) + header.sectionSize(1) <= window.open_models.width() + 2
+
+
+def test_what_is_compared_takes_more_lines_in_a_narrow_window(
+    qtbot: QtBot, make_window: Callable[..., MainWindow], small_path: Path
+) -> None:
+    copies = [small_path.with_name(name) for name in ("a.gguf", "b.gguf")]
+    for copy in copies:
+        shutil.copy(small_path, copy)
+    window = make_window(small_path, *copies)
+    original, other, _ = window.documents
+    window.panels.references.choose_other(other)
+    window.panels.references.choose(original)
+    window.panels.show_page("error_map")
+    wait_idle(qtbot, window)
+    bar = window.panels.compare_bar()
+    assert bar.scope.isVisible()
+    assert window.minimumSizeHint().width() <= 640
+    choices = bar.first, bar.second, bar.original, bar.matrix
+    for width, lines in ((1280, 1), (640, 2)):
+        window.resize(width, 700)
+        qtbot.waitUntil(lambda lines=lines: len({one.y() for one in choices}) == lines)
+        for part in (*choices, bar.swap, bar.scope):
+            assert bar.rect().contains(part.geometry()), part
+        assert max(one.geometry().right() for one in choices) > bar.width() - 9
 
 
 def test_texts_grow_by_keys_with_and_without_shift(

@@ -26,7 +26,7 @@ from explorer.qt.services import Services
 from explorer.qt.survey.bar import SurveyBar
 from explorer.qt.survey.session import SurveySession
 from explorer.qt.widgets.asking import ask_file
-from explorer.qt.widgets.building import LINE, NOTE, column, row
+from explorer.qt.widgets.building import LINE, NOTE, Flow, column, row
 from explorer.qt.widgets.labels import plain_label
 from explorer.text import plain_text
 
@@ -161,12 +161,14 @@ class CompareBar(QtWidgets.QWidget):
         self.swap.setToolTip("Swap A and B")
         self.swap.setAccessibleName("Swap A and B")
         self.swap.clicked.connect(lambda: self.references.swap(page()))
-        choices = (self.first, 2), self.swap, (self.second, 2), (self.original, 2), (self.matrix, 1)
+        choices = self.first, self.second, self.original, self.matrix
+        parts = self.first, self.swap, *choices[1:]
         self.scope = plain_label(self)
+        self.scope.setWordWrap(True)
         self.scope.setText(_SCOPE)
         self.scope.setForegroundRole(QPalette.ColorRole.PlaceholderText)
         scope = row((self.scope, 1), margins=NOTE)
-        column(row(*choices, margins=LINE), scope, self.survey, of=self)
+        column(Flow(*parts, margins=LINE, growing=choices), scope, self.survey, of=self)
         self.stops = self.first, self.swap, self.second, self.original, self.matrix, self.survey
         self.setAccessibleName("What is compared")
         self._page = page

@@ -81,11 +81,26 @@ def _filled(
 
 
 class Flow(QLayout):
-    """Parts one behind the other, in as many lines as the width needs."""
+    """Parts one behind the other, in as many lines as the width needs.
 
-    def __init__(self, *parts: QWidget, spacing: int = Space.NEAR) -> None:
+    Args:
+        parts: From left to right.
+        spacing: Pixels between parts.
+        margins: Left, top, right and bottom, in pixels.
+        growing: Those of the parts that share what a line has left.
+    """
+
+    def __init__(
+        self,
+        *parts: QWidget,
+        spacing: int = Space.NEAR,
+        margins: tuple[int, int, int, int] = (0, 0, 0, 0),
+        growing: Sequence[QWidget] = (),
+    ) -> None:
         super().__init__()
         self._items: list[QLayoutItem] = []
+        self._growing = growing
+        self.setContentsMargins(*margins)
         self.destroyed.connect(partial(_free, self._items))
         self.setSpacing(spacing)
         for part in parts:
@@ -93,15 +108,21 @@ class Flow(QLayout):
 
     def _arrange(self, area: QRect, *, test: bool) -> int:
         """Put each part into its place, unless it is only a test; return the height of all."""
-        y = area.y()
-        for line in self._lines(area.width()):
-            x, high = area.x(), max(hint.height() for _, hint in line)
+        margins = self.contentsMargins()
+        inside = area.marginsRemoved(margins)
+        y = inside.y()
+        for line in self._lines(inside.width()):
+            x, high = inside.x(), max(hint.height() for _, hint in line)
+            growing = [item for item, _ in line if item.widget() in self._growing]
+            wide = sum(hint.width() + self.spacing() for _, hint in line) - self.spacing()
+            more = (inside.width() - wide) // max(1, len(growing))
             for item, hint in line:
+                size = hint + QSize(more, 0) if item in growing else hint
                 if not test:
-                    item.setGeometry(QRect(QPoint(x, y + (high - hint.height()) // 2), hint))
-                x += hint.width() + self.spacing()
+                    item.setGeometry(QRect(QPoint(x, y + (high - size.height()) // 2), size))
+                x += size.width() + self.spacing()
             y += high + self.spacing()
-        return max(0, y - self.spacing() - area.y())
+        return max(0, y - self.spacing() - inside.y()) + margins.top() + margins.bottom()
 
     def _lines(self, width: int) -> list[list[tuple[QLayoutItem, QSize]]]:
         lines: list[list[tuple[QLayoutItem, QSize]]] = []
@@ -145,13 +166,17 @@ class Flow(QLayout):
         self._arrange(rect, test=False)
 
     def sizeHint(self) -> QSize:
+        margins = self.contentsMargins()
         wide = sum(item.sizeHint().width() + self.spacing() for item in self._items)
+        wide += margins.left() + margins.right()
         return QSize(wide, self._arrange(QRect(0, 0, wide, 0), test=True))
 
     def minimumSize(self) -> QSize:
         hints = [item.minimumSize() for item in self._items]
         widest = max((hint.width() for hint in hints), default=0)
-        return QSize(widest, max((hint.height() for hint in hints), default=0))
+        return QSize(widest, max((hint.height() for hint in hints), default=0)).grownBy(
+            self.contentsMargins()
+        )
 
 
 def _free(items: list[QLayoutItem]) -> None:
