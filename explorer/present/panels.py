@@ -1,7 +1,6 @@
 """The window's panels, a row each, in the groups of the rail: titles, purposes, keys.
 
-Rail, tabs, menus, Ctrl+K, "What's this?", messages and the guide are made of these rows. A tab that
-nothing else names has its title where it is added.
+Rail, tabs, menus, Ctrl+K, "What's this?", messages and the guide are made of these rows.
 """
 
 from __future__ import annotations
@@ -49,6 +48,7 @@ class Panel(NamedTuple):
         of_a_alone: Whether it shows errors of A only, where those of A and B against an original
             are known.
         reads_itself: Whether it has its own progress, in the group that has one above all panels.
+        tabs: Titles of its own tabs, in order.
     """
 
     group: str
@@ -60,6 +60,7 @@ class Panel(NamedTuple):
     of_one_tensor: bool = False
     of_a_alone: bool = False
     reads_itself: bool = False
+    tabs: tuple[str, ...] = ()
 
     @property
     def full_title(self) -> str:
@@ -71,6 +72,11 @@ class Panel(NamedTuple):
         """What "What's this?" says of it where nothing else says more."""
         return f"{self.purpose}. F1 explains more."
 
+
+WORST_TENSORS: Final = "Worst tensors"
+TYPES: Final = "Types"
+LOG: Final = "Log"
+"""Tabs that more than one place names."""
 
 PANELS: Final = {
     "library": Panel("library", "Library", "The models that other programs have downloaded"),
@@ -96,14 +102,17 @@ PANELS: Final = {
         *("weights", "Weights", "The weights of a tensor, and how they are stored"),
         *("&Weights of a tensor", "Ctrl+7"),
         of_one_tensor=True,
+        tabs=("Histogram", "Map", "Codes", "Scales", "Minima", "Block", "Values"),
     ),
     "survey": Panel(
         *("weights", "All tensors", "All tensors of the model at once, compared with nothing"),
         *("&All tensors", "Ctrl+9"),
+        tabs=("Map", "By layer", WORST_TENSORS, TYPES, "Adapter"),
     ),
     "compare": Panel(
         *("compare", "Summary", "What two models differ in, and how large their errors are"),
         *("&Compare two models", "Ctrl+6"),
+        tabs=("Sizes and errors", "Types by role", "Metadata", "Tensors", "Texts"),
     ),
     "error_map": Panel(
         *("compare", "Map", "The error of every tensor, by layer and role"),
@@ -122,6 +131,7 @@ PANELS: Final = {
     "errors": Panel(
         *("compare", "One tensor", "The error of a tensor by quantization"),
         *("&Errors of a tensor", "Ctrl+8"),
+        tabs=("Rounding", "Weights", "Error", "Density", "Map"),
         of_one_tensor=True,
         of_a_alone=True,
         reads_itself=True,
@@ -131,16 +141,15 @@ PANELS: Final = {
         of_a_alone=True,
         reads_itself=True,
     ),
-    "planner": Panel("planner", "Planner", "Whether the model fits into memory, and why"),
+    "planner": Panel(
+        *("planner", "Planner", "Whether the model fits into memory, and why"),
+        tabs=("Curves", "Details", "Use it", "Compare plans", LOG),
+    ),
 }
 """The panels by object name, in the order of the groups and of their tabs."""
 
 OF_TENSORS: Final = ("weights", "errors", "what_if", "survey", "error_map", "raw", "tensors")
 """Panels that show something of the selected tensor, the most asked for first."""
-
-WORST_TENSORS: Final = "Worst tensors"
-TYPES: Final = "Types"
-"""Tabs that more than one place names."""
 
 
 def panels_of(group: str) -> tuple[str, ...]:

@@ -566,6 +566,13 @@ class MainWindow(QtWidgets.QMainWindow):
             self._answer,
             self.panels.enter,
             self.current,
+            [
+                (name, title)
+                for name, panel in PANELS.items()
+                for title in (panel.title, *self.panels.offered_tabs(name))
+                if title != panel.full_title  # which its command has
+            ],
+            self.panels.show_tab,
         )
         quick_open.show_quick_open(self, self.documents, self.runner, reveal, context)
 

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QLineEdit, QStackedWidget, QWidget
 
 from explorer.formats.tensors import Extent
 from explorer.parallel import Check
-from explorer.present.panels import PANELS, Panel, panels_of
+from explorer.present.panels import LOG, PANELS, Panel, panels_of
 from explorer.qt.contents.overview import OverviewView
 from explorer.qt.document import Document
 from explorer.qt.machine import PlannedMachine
@@ -21,6 +21,7 @@ from explorer.qt.references import Reference, References, Rounding
 from explorer.qt.services import Services
 from explorer.qt.settings import Settings
 from explorer.qt.widgets.lazy import LazyTab
+from explorer.qt.widgets.segments import offered_tabs, show_tab
 from explorer.qt.widgets.table_view import TableView
 from explorer.sources import is_address
 
@@ -441,6 +442,20 @@ class Panels(Pages):
         else:
             self.setCurrentWidget(self.survey)
             self.survey.widget.show_layers()
+
+    def show_tab(self, name: str, title: str) -> None:
+        """Bring a page to the front, and in it the tab of a title, if it is offered now."""
+        self.show_page(name)
+        if name == "planner":
+            self.planner.widget.show_tab(title)  # it may have none yet
+        else:
+            show_tab(self.currentWidget(), title)
+
+    def offered_tabs(self, name: str) -> list[str]:
+        """Return the titles of a panel's own tabs; those that there is nothing for left out."""
+        page = self.findChild(QWidget, name, Qt.FindChildOption.FindDirectChildrenOnly)
+        offered = {} if page is None else offered_tabs(page)  # none before it is built
+        return [one for one in PANELS[name].tabs if one in offered or (one != LOG and not offered)]
 
     def enter(self) -> None:
         """Have keys go to the page in front: to its search, or else to its first control."""

@@ -17,11 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QAbstractListModel, QEvent, QModelIndex, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QAction, QKeyEvent, QKeySequence, QPainter, QPalette
-from PySide6.QtWidgets import QDialog, QListView, QStyle, QStyleOptionViewItem, QWidget
+from PySide6.QtWidgets import (
+    QDialog,
+    QListView,
+    QStackedLayout,
+    QStyle,
+    QStyleOptionViewItem,
+    QWidget,
+)
 
 from explorer.errors import FormatError
 from explorer.formats.tensors import natural_key
 from explorer.parallel import Check, checked, never
+from explorer.present.panels import GROUPS, PANELS
 from explorer.present.questions import FILLERS, QUESTIONS
 from explorer.qt.contents.nodes import layers_of
 from explorer.qt.document import Document
@@ -29,7 +37,7 @@ from explorer.qt.help.guide import plain_title
 from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.theme import Space
 from explorer.qt.widgets.building import column
-from explorer.qt.widgets.labels import plain_label
+from explorer.qt.widgets.labels import empty_label, plain_label
 from explorer.qt.widgets.painting import stand_on_page
 from explorer.qt.widgets.table_model import Index, ItemRole
 from explorer.qt.widgets.table_view import RoomyDelegate, SearchEdit
@@ -54,6 +62,7 @@ class ResultKind(Enum):
     LAYER = "layer"
     TENSOR = "tensor"
     ACTION = "command"
+    PAGE = "page"
     RECENT = "recent"
     DOWNLOAD = "library"
     ADDRESS = "on the web"
@@ -220,7 +229,8 @@ def search(sources: Sequence[SearchSource], query: str, check: Check = never) ->
     A word that is a whole word of the name ranks before one that is only a part of it: with
     ``attn 0``, ``blk.0.attn_norm`` comes before ``blk.10.attn_k``. Then come names that begin with
     the query's first word. Equals are in the order of the sources, within one in natural order.
-    Commands are found by words of their menus, too. A word that names a page, and is not in the
+    Commands are found by words of their menus, too; a page whose whole title was typed comes first.
+    A word that names a page, and is not in the
     name, leads there: ``7.ffn_down errors``. An address leads to what it names.
 
     Args:
@@ -249,7 +259,9 @@ def search(sources: Sequence[SearchSource], query: str, check: Check = never) ->
         for place, page, rest in _matches(source, telling or words, check):
             # people ask in other words than ours, and the words of a question stand in no order
             name = " ".join((*rest[:1], source.searched[place])) if asked else source.names[place]
-            ranked.append((*_badness(name, rest), number, place, page))
+            named = source.kind is ResultKind.PAGE and name.lower() == " ".join(words)
+            badness = (-1, False) if named else _badness(name, rest)
+            ranked.append((*badness, number, place, page))
     best = nsmallest(
         MOST_FOUND,
         checked(ranked, check),
@@ -396,9 +408,14 @@ class QuickOpen(QDialog):
         self.results.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         self.results.setAccessibleName("Results")
         self.results.activated.connect(self._choose)
+        self.nothing = empty_label(self)
+        self.nothing.setText("Nothing was found: nothing has all of these words in its name.")
+        self._stack = QStackedLayout()
+        self._stack.addWidget(self.results)
+        self._stack.addWidget(self.nothing)
         self.status = plain_label(self)
         self.status.setEnabled(False)
-        parts = self.edit, self.results, self.status
+        parts = self.edit, self._stack, self.status
         column(*parts, of=self, margins=(Space.WIDE,) * 4, spacing=Space.NEAR)
         self.resize(680, 460)
         self.edit.textChanged.connect(self._search)
@@ -442,8 +459,9 @@ class QuickOpen(QDialog):
         )
         self.results.setCurrentIndex(self.found.index(next(same, 0)))
         shown = len(found.entries)
+        self._stack.setCurrentWidget(self.results if shown else self.nothing)
         if not shown:
-            text = "Nothing has all of these words in its name."
+            text = ""
         elif shown < found.count:
             text = f"The best {integer_text(shown)} of {integer_text(found.count)}"
         else:
@@ -489,6 +507,8 @@ class SearchContext:
         answer: Shows the page that answers a question.
         enter: Has keys go to the page that is shown.
         current: The model that is shown; None if none is.
+        places: Pages that no command names: panel and title, its own or that of one of its tabs.
+        show_place: Shows one of them.
     """
 
     menus: Mapping[QAction, str]
@@ -500,6 +520,18 @@ class SearchContext:
     answer: Callable[[str], object]
     enter: Callable[[], object]
     current: Document | None = None
+    places: Sequence[tuple[str, str]] = ()
+    show_place: Callable[[str, str], object] = lambda _panel, _title: None
+
+
+def places_source(places: Sequence[tuple[str, str]]) -> SearchSource:
+    """Return pages that are found by their title, each with the panel or the group it is in."""
+    panels = [PANELS[name] for name, _ in places]
+    details = [
+        GROUPS[panel.group].title if title == panel.title else panel.full_title
+        for panel, (_, title) in zip(panels, places, strict=True)
+    ]
+    return SearchSource(ResultKind.PAGE, [title for _, title in places], None, details)
 
 
 def show_quick_open(
@@ -525,6 +557,9 @@ def show_quick_open(
         if entry.kind is ResultKind.ANSWER:
             QTimer.singleShot(0, partial(context.answer, QUESTIONS[entry.position].page))
             QTimer.singleShot(0, context.enter)
+        elif entry.kind is ResultKind.PAGE:
+            QTimer.singleShot(0, partial(context.show_place, *context.places[entry.position]))
+            QTimer.singleShot(0, context.enter)
         elif entry.path is not None:
             QTimer.singleShot(0, partial(context.open_path, entry.path))
         elif entry.document is None:
@@ -541,7 +576,8 @@ def show_quick_open(
     ordered = sorted(documents, key=lambda each: each is not context.current)
     named = search_sources(ordered, titles, details, context.recent, context.pages)
     models = [source for source in named if source.kind is ResultKind.MODEL]
-    sources = [*models, answers(), *named[len(models) :]]
+    commanded, *others = named[len(models) :]
+    sources = [*models, answers(), commanded, places_source(context.places), *others]
     listed = {*context.recent, *(document.path for document in documents)}
 
     def downloads(job: Job) -> list[SearchSource]:

@@ -10,10 +10,10 @@ from threading import Event
 import pytest
 from PySide6.QtCore import QMimeData, QPointF, QSize, Qt, QUrl
 from PySide6.QtGui import QDropEvent
-from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QPushButton, QWidget
+from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QPushButton, QTabWidget, QWidget
 from pytestqt.qtbot import QtBot
 
-from explorer.present.panels import GROUPS, panels_of
+from explorer.present.panels import GROUPS, PANELS, panels_of
 from explorer.present.tables.quants import UNREAD
 from explorer.qt.app import _open_first
 from explorer.qt.document import Document
@@ -206,6 +206,38 @@ def test_a_closed_model_leaves_its_neighbour_selected(
     qtbot.keyClick(window, Qt.Key.Key_W, CONTROL)
     assert "twelve.gguf" in tree_text(window)
     assert window.current is window.documents[0]
+
+
+@pytest.mark.parametrize(
+    ("asked", "panel", "title"),
+    [
+        ("histogram", "weights", "Histogram"),
+        ("worst tensors", "survey", "Worst tensors"),
+        ("texts", "compare", "Texts"),
+        ("density", "errors", "Rounding"),  # there are no pictures without an original
+        ("use it", "planner", "Use it"),
+        ("one tensor", "errors", "Rounding"),
+        ("summary", "compare", ""),
+    ],
+)
+def test_a_page_is_found_by_its_own_title_alone(
+    qtbot: QtBot, window: MainWindow, asked: str, panel: str, title: str
+) -> None:
+    go_to(qtbot, window, asked)
+    qtbot.waitUntil(lambda: window.panels.page == panel)
+    wait_idle(qtbot, window)
+    tabs = window.panels.currentWidget().findChildren(QTabWidget)
+    shown = [one.tabText(one.currentIndex()) for one in tabs]
+    assert not title or title in shown
+
+
+def test_titles_of_tabs_are_those_of_the_table(qtbot: QtBot, window: MainWindow) -> None:
+    for name, panel in PANELS.items():
+        window.panels.show_page(name)
+        wait_idle(qtbot, window)
+        offered = window.panels.offered_tabs(name)
+        assert set(offered) <= set(panel.tabs)
+        assert bool(offered) == bool(panel.tabs)
 
 
 def test_no_panel_makes_the_window_large_and_names_stay(qtbot: QtBot, window: MainWindow) -> None:

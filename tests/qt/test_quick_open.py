@@ -149,7 +149,8 @@ def test_it_tells_how_much_it_found(qtbot: QtBot, dialog: QuickOpen) -> None:
     type_text(qtbot, dialog, "other", 1)
     assert dialog.status.text() == "1 found"
     type_text(qtbot, dialog, " more", 0)
-    assert "Nothing has all of these words" in dialog.status.text()
+    assert dialog.nothing.isVisible()
+    assert "Nothing was found" in dialog.nothing.text()
     with qtbot.assertNotEmitted(dialog.chosen):
         qtbot.keyClick(dialog.edit, KEY.Key_Return)
 

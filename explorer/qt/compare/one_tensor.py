@@ -19,6 +19,7 @@ from explorer.analysis.errors.pictures import ErrorPicture, PairSquare
 from explorer.analysis.tensor_map.draw import Quantity
 from explorer.parallel import LruCache
 from explorer.present.explanations import picture_text
+from explorer.present.panels import PANELS
 from explorer.present.tables.errors import PICTURED, ROUNDING
 from explorer.present.tables.lines import lines_of
 from explorer.qt.compare.plots import CellReading, DensityPlot
@@ -373,15 +374,12 @@ class ErrorsView(TensorsPanel):
         self.progress = ProgressLine(self)
         self.pictures = PicturePages(app, self.progress, self)
         self.rounding = RoundingPage(app, self)
-        for page, title in (
-            (self.rounding, "Rounding"),
-            (self.pictures.weights, "Weights"),
-            (self.pictures.errors, "Error"),
-            (self.pictures.density, "Density"),
-        ):
-            self.tabs.addTab(page, title)
+        pictures = self.pictures
         self._map = LazyTab(self._make_map, self._fill_map, self)
-        self.tabs.addTab(self._map, "Map")
+        shown = pictures.weights, pictures.errors, pictures.density
+        pages: tuple[QWidget, ...] = self.rounding, *shown, self._map
+        for page, title in zip(pages, PANELS["errors"].tabs, strict=True):
+            self.tabs.addTab(page, title)
         self._subject: SelectedPair | None = None
         self._results = LruCache(0)
         self.column.addWidget(self.progress)

@@ -31,6 +31,7 @@ from explorer.planner.logs.perplexity import Quality, read_quality
 from explorer.present import differences as present
 from explorer.present.differences import Comparison
 from explorer.present.explanations import picture_text
+from explorer.present.panels import PANELS
 from explorer.present.tables.differences import (
     KEYS,
     ROLES,
@@ -249,13 +250,8 @@ class DifferencePages(QObject):
         self._texts = QWidget(parent)
         line = row(self.text_list, (self.text_note, 1), margins=LINE)
         column(line, (self.text, 1), of=self._texts)
-        self.titles = {
-            "Sizes and errors": first,
-            "Types by role": second,
-            "Metadata": self.keys,
-            "Tensors": self.tensors,
-            "Texts": self._texts,
-        }
+        pages = first, second, self.keys, self.tensors, self._texts
+        self.titles = dict(zip(PANELS["compare"].tabs, pages, strict=True))
         self.tables = (self.sizes, self.roles, self.keys.table, self.tensors.table)
 
     def focus_search(self, page: QWidget | None) -> bool:

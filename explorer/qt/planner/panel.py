@@ -17,6 +17,7 @@ from PySide6.QtCore import QEvent, QSize, Qt
 
 from explorer.errors import ExplorerError, PlanError, drop_frames
 from explorer.present import plan as plan_texts
+from explorer.present.panels import PANELS
 from explorer.qt.addresses import dropped_log
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobSlot
@@ -35,7 +36,7 @@ from explorer.qt.services import Services
 from explorer.qt.theme import Space, scaled, widen_with_text
 from explorer.qt.widgets.building import add_action, column
 from explorer.qt.widgets.labels import StatePage
-from explorer.qt.widgets.segments import LowTabs, segmented
+from explorer.qt.widgets.segments import LowTabs, segmented, show_tab
 from explorer.text import plain_text, sentence
 
 NOTE_NAME: Final = "planner"
@@ -71,6 +72,7 @@ class PlannerView(QtWidgets.QWidget):
         self._layer = -1
         self._log: Path | str | None = None  # to be compared once the model is shown
         self._part: Path | None = None  # to be added then
+        self._tab = ""  # the title of the page to be shown then
         self.setAcceptDrops(True)
         self.body: PlannerBody | None = None
         save = partial(settings.set_note, NOTE_NAME)
@@ -140,6 +142,16 @@ class PlannerView(QtWidgets.QWidget):
             part, self._part = self._part, None
             self.body.attachments.add_path(part)
 
+    def show_tab(self, title: str) -> None:
+        """Bring a page to the front by its title; once there is a model to plan for."""
+        self._tab = title
+        if self.body is not None:
+            self._show_tab(self.body)
+
+    def _show_tab(self, body: PlannerBody) -> None:
+        show_tab(body, self._tab)
+        self._tab = ""
+
     def show_attachments(self) -> None:
         """Bring what adds a projector and the like into sight, with the focus."""
         if self.body is not None:
@@ -185,6 +197,7 @@ class PlannerView(QtWidgets.QWidget):
         body.select_layer(self._layer)
         body.log.show_document(document)
         self._stack.setCurrentWidget(body)
+        self._show_tab(body)
         focus = QtWidgets.QApplication.focusWidget()
         if focus is not None and body.devices.isAncestorOf(focus):  # Qt chose the first
             body.controls.context_edit.setFocus()
@@ -306,10 +319,8 @@ class PlannerBody(QtWidgets.QWidget):
         self.log = LogPage(state, app, self)
         name, pages = "Pages of the planner", LowTabs(self)
         self.pages = segmented(pages, name, Space.NEAR)
-        for page, title in (
-            *((self.curves, "Curves"), (self.details, "Details"), (self.use, "Use it")),
-            *((self.compare, "Compare plans"), (self.log, "Log")),
-        ):
+        shown = self.curves, self.details, self.use, self.compare, self.log
+        for page, title in zip(shown, PANELS["planner"].tabs, strict=True):
             self.pages.addTab(page, title)
         self.pages.setTabVisible(self.pages.indexOf(self.log), False)  # until there is one
         self._lay_out()

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
-from explorer.present.panels import PANELS, TYPES, WORST_TENSORS
+from explorer.present.panels import PANELS
 from explorer.qt.document import Document
 from explorer.qt.pages.attached import AttachedPage
 from explorer.qt.pages.type_mix import TypeMixPage
@@ -163,12 +163,11 @@ class SurveyView(SessionPanel):
         )
         self._by_layer = LazyTab(lambda: ByLayerPage(session, self), self._fill_part, self)
         self._type_mix = LazyTab(lambda: TypeMixPage(app, self), self._fill_page, self)
-        self.tabs.addTab(self.map, "Map")
-        self.tabs.addTab(self._by_layer, "By layer")
-        self.tabs.addTab(self._worst_tensors, WORST_TENSORS)
-        self.tabs.addTab(self._type_mix, TYPES)
         self._attached = LazyTab(lambda: AttachedPage(app, references, self), self._fill_page, self)
-        self.tabs.addTab(self._attached, "Adapter")
+        parts = self._by_layer, self._worst_tensors, self._type_mix, self._attached
+        pages: tuple[QWidget, ...] = self.map, *parts
+        for page, title in zip(pages, PANELS["survey"].tabs, strict=True):
+            self.tabs.addTab(page, title)
         self.tabs.currentChanged.connect(lambda _: self.refresh_pages())
         self.refresh()
 

@@ -18,6 +18,7 @@ from explorer.analysis.tensor_map.draw import Quantity
 from explorer.formats.tensors import Tensor
 from explorer.parallel import LruCache
 from explorer.present.explanations import picture_text
+from explorer.present.panels import PANELS
 from explorer.present.tables.blocks import code_table
 from explorer.present.tables.lines import lines_of
 from explorer.present.tables.statistics import MOMENTS
@@ -258,15 +259,9 @@ class WeightsView(TensorsPanel):
 
     def _add_pages(self) -> None:
         codes, scales, minima = self.blocks.pages
-        for page, title in (
-            (self.histogram, "Histogram"),
-            (self._map, "Map"),
-            (codes, "Codes"),
-            (scales, "Scales"),
-            (minima, "Minima"),
-            (self._block_page, "Block"),
-            (self._values, "Values"),
-        ):
+        matrix = self._block_page, self._values
+        pages: tuple[QWidget, ...] = self.histogram, self._map, codes, scales, minima, *matrix
+        for page, title in zip(pages, PANELS["weights"].tabs, strict=True):
             self.tabs.addTab(page, title)
 
     def _connect(self) -> None:

@@ -126,3 +126,19 @@ def segmented(tabs: QTabWidget, name: str, padding: int = Space.WIDE) -> QTabWid
     tabs.tabBar().setDrawBase(False)
     tabs.setAccessibleName(name)
     return tabs
+
+
+def offered_tabs(owner: QWidget) -> dict[str, tuple[QTabWidget, int]]:
+    """Return the tabs in a widget that can be chosen: title → tabs and place; outer ones count."""
+    found: dict[str, tuple[QTabWidget, int]] = {}
+    for tabs in owner.findChildren(QTabWidget):
+        for place in filter(tabs.isTabVisible, range(tabs.count())):
+            found.setdefault(tabs.tabText(place), (tabs, place))
+    return found
+
+
+def show_tab(owner: QWidget, title: str) -> None:
+    """Bring a tab in a widget to the front, if it is offered."""
+    if found := offered_tabs(owner).get(title):
+        tabs, place = found
+        tabs.setCurrentIndex(place)
