@@ -14,7 +14,8 @@ from explorer.quantization.kernel_cache import is_compiling
 from explorer.text import bytes_text, count_text, duration_text, shorten
 
 _SETTLED_S = 0.2  # a rate of less time says nothing
-_FORESEEABLE_S = 3.0  # and the time that is left nothing before that
+_FORESEEABLE_S = 3.0  # and the time that is left nothing before that,
+_FORESEEABLE = 0.01  # and before this part of all is done: of much, the first is not as the rest
 
 
 class Pace:
@@ -45,7 +46,7 @@ class Pace:
                 f"   {count_text(round((done - first_done) / elapsed))} weights/s, "
                 f"{bytes_text(round((nbytes - first_bytes) / elapsed))}/s"
             )
-        if elapsed > _FORESEEABLE_S:
+        if elapsed > _FORESEEABLE_S and done - first_done >= _FORESEEABLE * total:
             seconds = (total - done) / (done - first_done) * elapsed
             text += f"   {duration_text(seconds)} left"
         return text
@@ -91,7 +92,7 @@ class ProgressLine(QWidget):
         self.pace = Pace()
         self._compiling = QTimer(self)
         self._compiling.setInterval(_SHOW_AFTER_MS)
-        self._compiling.timeout.connect(self._look_for_compiler)
+        self._compiling.timeout.connect(self._show_compiling)
         self.line = row(self.bar, (self.label, 1), self.button, of=self, margins=NOTE)
         # its place stays: a plot that changes its height with each tensor is hard to compare
         self.setFixedHeight(self.sizeHint().height())
@@ -109,7 +110,9 @@ class ProgressLine(QWidget):
         self._compiling.start()
 
     def show_progress(self, done: int, total: int, nbytes: int | None = None) -> None:
-        """Show how far it is; see `Pace.text`."""
+        """Show how far it is; see `Pace.text`. While kernels are compiled, nothing is read."""
+        if self._show_compiling():
+            return
         self.bar.setRange(0, _STEPS)
         self.bar.setValue(round(_STEPS * (done / total if total else 1.0)))
         self.label.setText(self.pace.text(done, total, nbytes))
@@ -139,10 +142,14 @@ class ProgressLine(QWidget):
         self._compiling.stop()
         self._set_shown(False)
 
-    def _look_for_compiler(self) -> None:
-        if is_compiling():
+    def _show_compiling(self) -> bool:
+        """Say that kernels are compiled, if they are; return whether they are."""
+        compiling = is_compiling()
+        if compiling:
+            self.pace.forget()
             self.bar.setRange(0, 0)
             self.label.setText(compiling_text())
+        return compiling
 
     def _set_shown(self, on: bool) -> None:
         for widget in (self.bar, self.label, self.button):

@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.jobs import Job, JobRunner
-from explorer.qt.widgets.progress import JobBar, ProgressLine
+from explorer.qt.widgets.progress import JobBar, Pace, ProgressLine, compiling_text
 from tests.helpers.patience import PATIENCE_S
 
 LEFT = Qt.MouseButton.LeftButton
@@ -148,3 +148,44 @@ def test_the_next_work_takes_its_place(
     second.end.set()
     qtbot.waitUntil(lambda: results == ["done"] and not runner.jobs)
     assert not bar.isVisible()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds that the bar reads, to be set."""
+    now = [100.0]
+    monkeypatch.setattr("explorer.qt.widgets.progress.time.monotonic", lambda: now[0])
+    return now
+
+
+def test_the_time_left_is_told_once_enough_was_measured(clock: list[float]) -> None:
+    pace = Pace()
+    pace.text(0, 10_000, 0)
+    clock[0] += 10
+    assert "left" not in pace.text(99, 10_000, 0)
+    assert pace.text(100, 10_000, 0).endswith("16:30 min left")
+    pace.forget()
+    pace.text(5000, 10_000, 0)
+    clock[0] += 2
+    assert "left" not in pace.text(9000, 10_000, 0)  # too soon
+
+
+def test_the_time_of_compiling_is_not_that_of_reading(
+    qtbot: QtBot, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiling = True
+    monkeypatch.setattr("explorer.qt.widgets.progress.is_compiling", lambda: compiling)
+    line = ProgressLine()
+    qtbot.addWidget(line)
+    line.start()
+    line.show_progress(0, 1000)
+    assert line.label.text() == compiling_text()
+    clock[0] += 60
+    line.show_progress(1, 1000)
+    assert line.label.text() == compiling_text()
+    compiling = False
+    line.show_progress(10, 1000)
+    clock[0] += 10
+    line.show_progress(110, 1000)
+    assert line.label.text().endswith("1:29 min left")
+    line.finish()
