@@ -30,13 +30,26 @@ from explorer.qt.theme import Space, warning_colour
 from explorer.qt.widgets.controls import MOST_VISIBLE
 from explorer.qt.widgets.labels import SELECTABLE, plain_label
 from explorer.qt.widgets.painting import plain_tip
-from explorer.text import integer_text, sentence
+from explorer.text import integer_text, plain_text, sentence
 
 _MOST_TOKENS: Final = 1 << 30
+_SAID_MS: Final = 60_000
+
+
+def _say_below(field: QWidget, words: str) -> None:
+    """Say of what is typed into a field what it means, in a tip, so that nothing moves."""
+    place = field.mapToGlobal(QPoint(0, field.height()))
+    QtWidgets.QToolTip.showText(place, plain_tip(words), field, QRect(), _SAID_MS)
+    field.setAccessibleDescription(words)
+
+
+def _refusal(problem: str, shown: str) -> str:
+    """Return why what is typed cannot be, and what holds meanwhile."""
+    return f"{sentence(problem)}. Until then {f'{shown} stays' if shown else 'nothing changes'}."
 
 
 class CalmSpinBox(QtWidgets.QSpinBox):
-    """A number.
+    """A number; one that cannot be changes nothing, and it says why.
 
     Ctrl+Z undoes typing only while something is typed; after that it undoes settings, as everywhere
     in the panel.
@@ -48,6 +61,7 @@ class CalmSpinBox(QtWidgets.QSpinBox):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setKeyboardTracking(False)
         self.setAccelerated(True)
+        self.lineEdit().textEdited.connect(self._explain)
 
     def show_value(self, value: int) -> None:
         """Show a value, or the largest possible; emit nothing."""
@@ -55,6 +69,16 @@ class CalmSpinBox(QtWidgets.QSpinBox):
         if self.value() != value:  # else what is being typed would go
             with QSignalBlocker(self):
                 self.setValue(value)
+
+    def problem(self, text: str) -> str:
+        """Return why a text cannot be taken."""
+        least, most = integer_text(self.minimum()), integer_text(self.maximum())
+        return f"{plain_text(text)!r} is not a number from {least} to {most}"
+
+    def _explain(self, text: str) -> None:
+        refused = text and not self.hasAcceptableInput()
+        shown = f"{self.textFromValue(self.value())}{self.suffix()}"
+        _say_below(self, _refusal(self.problem(text), shown) if refused else "")
 
     # Qt
 
@@ -125,6 +149,13 @@ class TokenSpinBox(CalmSpinBox):
 
     # Qt
 
+    def problem(self, text: str) -> str:
+        try:
+            parse_context(text)
+        except PlanError as error:
+            return str(error)
+        return super().problem(text)
+
     def textFromValue(self, value: int) -> str:
         return integer_text(value)
 
@@ -139,9 +170,6 @@ class TokenSpinBox(CalmSpinBox):
     def stepBy(self, steps: int) -> None:
         self.setValue(self.stops.step(self.value(), steps))
         self.selectAll()
-
-
-_SAID_MS: Final = 60_000
 
 
 class SizeEdit(QtWidgets.QLineEdit):
@@ -177,15 +205,10 @@ class SizeEdit(QtWidgets.QLineEdit):
     def _explain(self, text: str) -> None:
         """Say what is meant so far, in a tip, so that nothing moves."""
         try:
-            self._say(f"= {self._write(self._parse(text))}" if text.strip() else "")
+            words = f"= {self._write(self._parse(text))}" if text.strip() else ""
         except PlanError as error:
-            kept = f"{self._shown} stays" if self._shown else "nothing changes"
-            self._say(f"{sentence(str(error))}. Until then {kept}.")
-
-    def _say(self, words: str) -> None:
-        place = self.mapToGlobal(QPoint(0, self.height()))
-        QtWidgets.QToolTip.showText(place, plain_tip(words), self, QRect(), _SAID_MS)
-        self.setAccessibleDescription(words)
+            words = _refusal(str(error), self._shown)
+        _say_below(self, words)
 
     def _take(self) -> None:
         text, shown = self.text(), self._shown
@@ -196,7 +219,7 @@ class SizeEdit(QtWidgets.QLineEdit):
         except PlanError:
             self.setText(shown)  # the tip says why, and stays
             return
-        self._say("")
+        _say_below(self, "")
         self.setModified(False)
         self.size_chosen.emit(nbytes)
 

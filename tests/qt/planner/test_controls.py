@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable
 from pathlib import Path
 
@@ -229,6 +230,39 @@ def test_32_in_a_field_of_memory_is_32_gb_and_says_so_while_it_is_typed(
     qtbot.keyClick(ram, KEY.Key_Return)
     assert ram.text() == "32 GiB"
     assert panel.state.inputs.host.free == 32 << 30
+    QToolTip.hideText()
+
+
+@pytest.mark.parametrize(
+    ("name", "typed", "why"),
+    [
+        ("context", "0", "'0' is not a number from 1 to 1,073,741,824. Until then 4,096 stays."),
+        ("context", "0k", "'0k' is not a number from 1 to 1,073,741,824. Until then 4,096 stays."),
+        ("context", "pears", "'pears' is not a number of tokens. Write 32768 or 32k. Until then"),
+        ("ubatch", "0", "'0' is not a number from 1 to "),
+    ],
+)
+def test_a_number_that_cannot_be_is_refused_with_a_sentence(
+    qtbot: QtBot, panel: Panel, name: str, typed: str, why: str
+) -> None:
+    panel.state.set(context=4096)
+    panel.body.controls.advanced.setChecked(True)
+    edit = panel.body.controls.rows[name].editor
+    assert isinstance(edit, QSpinBox)
+    before, line = edit.value(), edit.lineEdit()
+    line.setFocus()
+    line.selectAll()
+    qtbot.keyClicks(line, typed)
+    assert why in html.unescape(QToolTip.text())
+    assert why in edit.accessibleDescription()
+    qtbot.keyClick(line, KEY.Key_Return)
+    assert edit.value() == before
+    assert why in html.unescape(QToolTip.text())
+    line.selectAll()
+    qtbot.keyClicks(line, "2")
+    assert edit.accessibleDescription() == ""
+    qtbot.keyClick(line, KEY.Key_Return)
+    assert edit.value() == 2
     QToolTip.hideText()
 
 
