@@ -41,7 +41,7 @@ from explorer.qt.survey.session import SurveyContent, SurveySession
 from explorer.qt.theme import Space
 from explorer.qt.widgets.building import LINE, NOTE, column, row
 from explorer.qt.widgets.chart import Chart
-from explorer.qt.widgets.controls import LONGEST_READOUT, check, choice, readout, split
+from explorer.qt.widgets.controls import BETWEEN, LONGEST_READOUT, check, choice, readout, split
 from explorer.qt.widgets.figures import PlotExport
 from explorer.qt.widgets.labels import empty_label, plain_label
 from explorer.qt.widgets.plot import PlotColours
@@ -475,7 +475,7 @@ class ByLayerPage(QWidget):
         place = at or self.lines.current
         text = "Point at a line to read it, or move with the arrow keys."
         if picture is not None and place is not None:
-            text = "   ·   ".join(self._parts(picture, *place))
+            text = BETWEEN.join(self._parts(picture, *place))
         self.readout.setText(shorten(text, LONGEST_READOUT))
         self.lines.setAccessibleDescription(text)
 

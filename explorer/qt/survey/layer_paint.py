@@ -27,6 +27,7 @@ from explorer.text import plain_text
 
 _MOST_LAYERS: Final = 1024  # more than any model has; more cannot be told apart
 _MOST_STACKS: Final = 64
+_AXIS: Final = "Layer"
 _MOST_ROLES: Final = 36
 """Roles that are drawn: more could not be told apart by colour, dash and mark."""
 
@@ -228,7 +229,8 @@ class LayerPicture:
         self.least_height = max(int(lines * LEAST_HEIGHT + below), key)
         ticks_of = zip(values, self._scales, strict=True)
         texts = [one.metric.tick_text(tick) for one, scale in ticks_of for tick in ticks(scale)]
-        self._left = max(map(self._metrics.horizontalAdvance, texts), default=0) + _PAD + 4
+        axis = f"{_AXIS}{grid.layers[0]}"  # with half of the first number: it stands before it
+        self._left = max(map(self._metrics.horizontalAdvance, (*texts, axis))) + _PAD + 4
 
     def _scale(self, values: LayerValues) -> Scale:
         """Return the scale of the lines, with some room above and below unless logarithmic."""
@@ -362,9 +364,8 @@ class LayerPicture:
             place = QRectF(self.x_of(number, layer) - 40, top, 80, self._line)
             painter.drawText(place, int(_TOP_CENTRE), str(layers[layer]))
         first = self.x_of(number, 0) - self._metrics.horizontalAdvance(str(layers[0])) / 2 - 4
-        place = QRectF(self.cell(number).left(), top, first - self.cell(number).left(), self._line)
-        label = self._metrics.elidedText("Layer", Qt.TextElideMode.ElideRight, int(place.width()))
-        painter.drawText(place, int(_TOP_RIGHT), label)
+        left = self.cell(number).left()
+        painter.drawText(QRectF(left, top, first - left, self._line), int(_TOP_RIGHT), _AXIS)
 
     def _paint_layers(self, painter: QtGui.QPainter, number: int) -> None:
         """Paint the bar of the layers, coloured by the figure of each layer's matrices."""

@@ -24,7 +24,15 @@ from explorer.qt.survey.layer_paint import LayerGrid, layer_grids
 from explorer.qt.survey.session import ComparisonContent, SurveyContent, SurveySession, SurveyState
 from explorer.qt.widgets import building
 from explorer.qt.widgets.building import LINE, NOTE, column, row
-from explorer.qt.widgets.controls import LONGEST_READOUT, check, choice, label_of, readout, split
+from explorer.qt.widgets.controls import (
+    BETWEEN,
+    LONGEST_READOUT,
+    check,
+    choice,
+    label_of,
+    readout,
+    split,
+)
 from explorer.qt.widgets.figures import PlotExport
 from explorer.qt.widgets.painting import plain_tip
 from explorer.qt.widgets.plot import PlotColours
@@ -729,7 +737,7 @@ class ModelMapPage(QtWidgets.QWidget):
             figures = ((one.metric, one.together) for one in known)
             lines = [("", text) for text in layer_facts(grid.layers[at], figures, at)]
         parts = [text for _, text in lines[:4]] + [f"{title} {text}" for title, text in lines[4:]]
-        text = "   ·   ".join(parts)
+        text = BETWEEN.join(parts)
         hint = "Point at a cell to read it, or move with the arrow keys."
         self.readout.setText(shorten(self.typed.problem or text or hint, LONGEST_READOUT))
         self.map.setAccessibleDescription(text)

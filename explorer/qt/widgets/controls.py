@@ -79,6 +79,9 @@ def label_of(control: QWidget, text: str) -> QLabel:
     return label
 
 
+BETWEEN: Final = "   ·\N{NO-BREAK SPACE}\N{NO-BREAK SPACE}\N{NO-BREAK SPACE}"
+"""What stands between the parts of a read-out: no line of it ends with the sign."""
+
 LONGEST_READOUT: Final = 1024
 """Characters of a read-out: laying out a name of 65,000 letters takes Qt 50 ms."""
 

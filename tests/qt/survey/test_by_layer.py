@@ -91,6 +91,10 @@ def test_lines_are_the_figures_of_the_tensors(panel: SurveyPanel) -> None:
     grid = page.grid
     assert grid is not None
     assert page.lines.shown_roles == ["q", "down"]
+    shown, metrics = picture(page), page.lines.fontMetrics()
+    for number in range(len(shown.values)):  # the title of the axis stands before its first number
+        room = shown.x_of(number, 0) - shown.cell(number).left()
+        assert room >= metrics.horizontalAdvance("Layer") + metrics.horizontalAdvance("0") / 2 + 4
     for one in picture(page).values:
         of_tensors = one.metric.of_tensors(known)
         for role, name in (

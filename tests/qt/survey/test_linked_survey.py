@@ -12,6 +12,7 @@ from pytestqt.qtbot import QtBot
 from explorer.qt.main_window import MainWindow
 from explorer.qt.references import Rounding
 from explorer.qt.survey.panel import SurveyView
+from explorer.qt.widgets.controls import BETWEEN
 from explorer.qt.widgets.table_model import ItemRole
 from tests.helpers.window import wait_idle
 
@@ -97,7 +98,7 @@ def test_a_layer_is_shown_wherever_it_is_chosen(qtbot: QtBot, window: MainWindow
     qtbot.mouseClick(port, LEFT, pos=QPoint(4, round(area.center().y())))
     assert body.map.map.layer is not None
     assert (panels.selection.layer, panels.selection.whole_layer) == (0, True)
-    assert body.map.readout.text().startswith("Layer 0   ·   Bits per weight")
+    assert body.map.readout.text().startswith(f"Layer 0{BETWEEN}Bits per weight")
     assert tree.tree.currentIndex().data() == "Layer 0"
     qtbot.keyClick(body.map.map, Qt.Key.Key_Down)
     assert (panels.selection.layer, panels.selection.whole_layer) == (1, True)

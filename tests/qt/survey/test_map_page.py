@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PySide6.QtCore import QPoint, QRectF, Qt
-from PySide6.QtGui import QColor, QFontMetricsF, QImage, QPainter
+from PySide6.QtGui import QColor, QFontMetricsF, QImage, QPainter, QTextLayout
 from pytestqt.qtbot import QtBot
 
 from explorer.analysis.columns import summaries
@@ -28,6 +28,7 @@ from explorer.qt.survey.map_paint import (
     MetricColouring,
     Scale,
 )
+from explorer.qt.widgets.controls import BETWEEN
 from explorer.qt.widgets.plot import PlotColours
 from tests.helpers.model_pairs import arrays_of, write_gguf
 from tests.helpers.services import RecordingServices
@@ -170,12 +171,26 @@ def test_each_role_by_itself(panel: SurveyPanel) -> None:
         assert pixel(panel, corner(panel, worst)) == COLOUR_MAP[-1]
 
 
+def lines_of(text: str, width: int) -> list[str]:
+    """Return the lines of a text in a label of some width."""
+    layout, lines = QTextLayout(text), []
+    layout.beginLayout()
+    while (line := layout.createLine()).isValid():
+        line.setLineWidth(width)
+        lines.append(text[line.textStart() : line.textStart() + line.textLength()])
+    layout.endLayout()
+    return lines
+
+
 def test_a_click_chooses_a_tensor(panel: SurveyPanel) -> None:
     page = panel.view.map
     panel.click(row("blk.3.attn_k.weight"))
     assert panel.chosen == [row("blk.3.attn_k.weight")]
     assert page.map.current == panel.cell_of(panel.chosen[0])
-    assert page.readout.text().startswith("blk.3.attn_k.weight   ·   F32   ·   16 × 64")
+    assert page.readout.text().startswith(BETWEEN.join(("blk.3.attn_k.weight", "F32", "16 × 64")))
+    for width in range(200, 800, 7):
+        lines = lines_of(page.readout.text(), width)
+        assert not any(line.rstrip().endswith("·") for line in lines), (width, lines)
     missing = panel.place(row("blk.1.attn_k.weight")) + (
         panel.place(row("blk.1.attn_k.weight")) - panel.place(row("blk.0.attn_k.weight"))
     )

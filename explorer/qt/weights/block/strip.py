@@ -24,6 +24,7 @@ from explorer.present.pictures import sentence
 from explorer.qt.theme import monospace_font
 from explorer.qt.widgets.building import add_action, copy_text
 from explorer.qt.widgets.chart import Chart
+from explorer.qt.widgets.controls import BETWEEN
 from explorer.qt.widgets.painting import field_line, field_tint
 from explorer.qt.widgets.plot import PlotColours
 from explorer.text import MINUS, float_text, integer_text, runs_text
@@ -374,4 +375,4 @@ def _weight_text(detail: BlockDetail, weight: int, compared: ComparedBlock | Non
         name = "rounded" if compared.is_rounding else "reference"
         parts.append(f"{name} {float_text(float(other[weight]), _DIGITS)}")
         parts.append(f"error {float_text(float(compared.errors[weight]), 6)}")
-    return "   ·   ".join(parts)
+    return BETWEEN.join(parts)
