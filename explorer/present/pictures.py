@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from explorer.present.curves import Curves
 from explorer.text import counted, float_text, integer_text, percent_text, plain_text
+
+_SINGULAR: Final = {"minima": "minimum"}
 
 
 def histogram_sentence(
@@ -20,9 +23,9 @@ def histogram_sentence(
         counts: What lies in each bin, int64 [bins].
         edges: Edges of the bins, float64 [bins + 1], rising.
         outside: How many lie in no bin.
-        unit: What is counted.
+        unit: What is counted, in the plural.
     """
-    inside = int(counts.sum())
+    inside, many = int(counts.sum()), unit.lower()
     if not inside:
         return ""
     ends = edges[[0, -1]].tolist()
@@ -30,13 +33,15 @@ def histogram_sentence(
     quarters = np.searchsorted(sums, [inside / 4, inside * 3 / 4])
     low, high = float(edges[quarters[0]]), float(edges[quarters[1] + 1])
     most = int(np.argmax(counts))
+    one = _SINGULAR.get(many, many.removesuffix("s"))
     parts = [
-        f"{integer_text(inside)} {unit.lower()} from {float_text(ends[0], 4)} to "
-        f"{float_text(ends[1], 4)}",
+        f"{counted(inside, one, many)} from {float_text(ends[0], 4)} to {float_text(ends[1], 4)}",
         f"half of them from about {float_text(low, 3)} to {float_text(high, 3)}",
         f"most, {percent_text(int(counts[most]) / inside)}, from "
         f"{float_text(float(edges[most]), 4)} to {float_text(float(edges[most + 1]), 4)}",
     ]
+    if inside == 1:
+        del parts[1]
     if outside:
         parts.append(f"{integer_text(outside)} more outside")
     return sentence(parts)

@@ -25,6 +25,10 @@ def test_a_histogram_says_where_its_weights_lie() -> None:
         "most, 60.0 %, from -1 to 0; 3 more outside."
     )
     assert not histogram_sentence(counts * 0, edges, 0)
+    alone = np.array([0, 1, 0, 0])
+    said = histogram_sentence(alone, edges, 1)
+    assert said == "1 weight from -2 to 2; most, 100 %, from -1 to 0; 1 more outside."
+    assert histogram_sentence(alone, edges, 0, "Minima").startswith("1 minimum from ")
 
 
 def test_curves_say_their_ends_and_how_far_the_gpus_reach() -> None:

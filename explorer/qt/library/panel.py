@@ -435,15 +435,15 @@ class LibraryView(QtWidgets.QWidget):
         self.blobs.restore(settings.layout("downloads_blobs"))
         self.splitter.restoreState(settings.layout("downloads_splitter"))
 
-    def summary(self, entry_count: int, rows: Sequence[Row]) -> str:
+    def summary(self, rows: Sequence[Row]) -> str:
         """Return the sum of the selected rows, or else of all, with what no model uses."""
         nodes = self.tree.selected_nodes()
         total = total_of(nodes or self.model.stores)
         size = bytes_text(total.nbytes)
         if not nodes:
             stores = [row.store for row in rows if row.store is not None]
-            text = f"{counted(entry_count, 'model')}   ·   {size} on disk"
-            return "   ·   ".join(filter(None, (text, reclaimable_text(*reclaimable(stores)))))
+            parts = f"{size} on disk", reclaimable_text(*reclaimable(stores))
+            return "   ·   ".join(filter(None, parts))
         chosen = counted(total.models or total.others, "model" if total.models else "row")
         text = f"{chosen} selected: {size} on disk"
         if total.apart > total.nbytes:
@@ -517,7 +517,7 @@ class LibraryView(QtWidgets.QWidget):
             self.total.setText(self.blobs.summary())
         else:  # sizes of stores are known at their end
             busy = self.scanner.busy and not self.tree.selected_nodes()
-            self.total.setText("" if busy else self.summary(count, self._rows or ()))
+            self.total.setText("" if busy else self.summary(self._rows or ()))
         self.offer_removal()
         self.open_button.setEnabled(bool(self.commands.selected()))
         self.compare_button.setVisible(not self.shows_blobs and len(self.commands.models()) == 2)

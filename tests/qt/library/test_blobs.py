@@ -62,6 +62,7 @@ def test_the_filter_says_what_it_finds_in_the_list_that_is_shown(panel: Panel) -
     bar = panel.view.bar
     assert "fits:yes" in bar.edit.placeholderText()
     assert bar.status.text() == "3 models"
+    assert "models" not in panel.view.total.text()  # it is said once
     _show(panel)
     assert "unused" in bar.edit.placeholderText()
     assert bar.status.text() == f"{len(panel.view.blobs.files)} files"
