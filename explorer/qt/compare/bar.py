@@ -163,8 +163,7 @@ class CompareBar(QtWidgets.QWidget):
         self.swap.clicked.connect(lambda: self.references.swap(page()))
         choices = self.first, self.second, self.original, self.matrix
         parts = self.first, self.swap, *choices[1:]
-        self.scope = plain_label(self)
-        self.scope.setWordWrap(True)
+        self.scope = plain_label(self, wraps=True)
         self.scope.setText(_SCOPE)
         self.scope.setForegroundRole(QPalette.ColorRole.PlaceholderText)
         scope = row((self.scope, 1), margins=NOTE)

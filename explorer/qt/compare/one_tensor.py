@@ -318,8 +318,8 @@ class RoundingPage(ReadingPage[BlockStatistics]):
             self,
             "No original is chosen, so these errors are estimated from the tensor's own block "
             "scales. For real errors choose the original above, or a type to round to.",
+            wraps=True,
         )
-        self.hint.setWordWrap(True)
         self.hint.setForegroundRole(QPalette.ColorRole.PlaceholderText)
         self.hint.setContentsMargins(*LINE)
         self.model = StatisticsTable(self)

@@ -57,7 +57,7 @@ from explorer.qt.widgets.asking import ask_files
 from explorer.qt.widgets.building import LINE, NOTE, column, row
 from explorer.qt.widgets.controls import choice, picture_buttons, split
 from explorer.qt.widgets.figures import PlotExport
-from explorer.qt.widgets.labels import SELECTABLE, ElidedLabel, error_caution, plain_label
+from explorer.qt.widgets.labels import ElidedLabel, error_caution, plain_label, text_label
 from explorer.qt.widgets.lazy import TabbedPanel
 from explorer.qt.widgets.pages import Reader, Refusal, Request, no_model_open
 from explorer.qt.widgets.segments import segmented
@@ -222,14 +222,11 @@ class DifferencePages(QObject):
     def __init__(self, app: Services, parent: QWidget) -> None:
         super().__init__(parent)
         self._shown: Shown | None = None
-        self.summary = plain_label(parent)
-        self.summary.setWordWrap(True)
-        self.summary.setTextInteractionFlags(SELECTABLE)
+        self.summary = text_label("", parent)
         self.summary.setAccessibleName("What the models differ in")
         self.sizes = TableView(TableModel(self), app, parent)
-        self.plan = plain_label(parent)
+        self.plan = plain_label(parent, wraps=True)
         self.plan.setForegroundRole(QPalette.ColorRole.PlaceholderText)
-        self.plan.setWordWrap(True)
         self.plan.setToolTip(present.MEMORY)
         self.plan.setContentsMargins(*NOTE)
         first = QWidget(parent)
@@ -353,9 +350,7 @@ class CompareView(TabbedPanel, Reader[Shown]):
         session.state_changed.connect(self._add_errors)
 
     def _make_controls(self) -> None:
-        self.headline = plain_label(self.content)
-        self.headline.setWordWrap(True)
-        self.headline.setTextInteractionFlags(SELECTABLE)
+        self.headline = text_label("", self.content)
         self.headline.setAccessibleName("What B takes and loses")
         style_text(self.headline, TextSize.SECTION, strong=True)
         self.chart = WhatIfChart(self.content, by_size=True)

@@ -79,14 +79,12 @@ class FreeDialog(QDialog):
         self.setWindowTitle("Free space")
         what = counted(len(removals), "command")
         words = f"{what} to run in a terminal, freeing {bytes_text(sum(removals.values()))}. "
-        about = plain_label(self, f"{words}This program removes nothing itself.")
-        self.lost = plain_label(self, lost)
+        about = plain_label(self, f"{words}This program removes nothing itself.", wraps=True)
+        self.lost = plain_label(self, lost, wraps=True)
         self.lost.setVisible(bool(lost))
         palette = self.lost.palette()
         palette.setColor(QPalette.ColorRole.WindowText, warning_colour(palette))
         self.lost.setPalette(palette)
-        for label in (about, self.lost):
-            label.setWordWrap(True)
         self.text = TextView(self)
         self.text.show_text("\n".join(removals))
         self.text.setAccessibleName("Commands that free space")

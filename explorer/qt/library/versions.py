@@ -24,7 +24,7 @@ from explorer.qt.machine import PlannedMachine
 from explorer.qt.services import Services
 from explorer.qt.theme import Space, TextSize, monospace_font, style_text
 from explorer.qt.widgets.building import add_action, column, copy_text, row, show_menu
-from explorer.qt.widgets.labels import SELECTABLE, plain_label
+from explorer.qt.widgets.labels import plain_label, text_label
 from explorer.qt.widgets.table_model import TableModel
 from explorer.qt.widgets.table_view import TableView
 from explorer.sources import Address
@@ -116,15 +116,11 @@ class VersionsDialog(QDialog):
         self.table.selection_moved.connect(self._show_command)
 
     def _make_lines(self, name: str) -> None:
-        title = plain_label(self, f"{name}: {counted(len(self.choices), 'model')}")
+        title = plain_label(self, f"{name}: {counted(len(self.choices), 'model')}", wraps=True)
         style_text(title, TextSize.SECTION)
-        title.setWordWrap(True)
-        self._target = plain_label(self)
-        self._state = plain_label(self)
-        self.advice = plain_label(self)
-        self.advice.setTextInteractionFlags(SELECTABLE)
-        for label in (self._target, self._state, self.advice):
-            label.setWordWrap(True)
+        self._target = plain_label(self, wraps=True)
+        self._state = plain_label(self, wraps=True)
+        self.advice = text_label("", self)
         self._read_button = QPushButton(self)
         self._read_button.setAutoDefault(False)
         self._read_button.clicked.connect(self._press_read)

@@ -58,8 +58,7 @@ class TypeMixPage(ModelPage[TypeMix]):
         policy = self.deviations.sizePolicy()
         policy.setRetainSizeWhenHidden(True)  # the recipes must not jump while one looks at each
         self.deviations.setSizePolicy(policy)
-        self.source = source = plain_label(self)
-        source.setWordWrap(True)
+        self.source = source = plain_label(self, wraps=True)
         source.setContentsMargins(*NOTE)
         style_text(source, TextSize.CAPTION)
         right = below((self.recipes, 3), self.caption, (self.deviations, 2))

@@ -336,8 +336,7 @@ class DevicesBox(Tile):
         self.model = DeviceTable(state, self)
         self.table = _DeviceView(self.model, self)
         self.add = push_button(self, "", "Choose it from the catalogue")
-        self.empty = plain_label(self)
-        self.empty.setWordWrap(True)
+        self.empty = plain_label(self, wraps=True)
         self.empty.setText("Without a GPU, models run on the CPU, in main memory.")
         tip = "Remove the selected GPU (Delete)"
         self.remove = push_button(self, "Remo&ve", tip)
@@ -346,8 +345,7 @@ class DevicesBox(Tile):
         self.sets.menu().aboutToShow.connect(self._fill_sets)
         self.forget = QtWidgets.QMenu("Forget", self.sets)
         self.ram = self._memory("Free main memory")
-        self.notes = plain_label(self)
-        self.notes.setWordWrap(True)
+        self.notes = plain_label(self, wraps=True)
         tip = "Models that are loaded at the same time: their memory is taken off"
         self.also = menu_button(self, "", tip)
         self.also.menu().aboutToShow.connect(self._fill_also)
@@ -522,8 +520,7 @@ class MachineDialog(QtWidgets.QDialog):
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle("Machine to plan for")
-        text = plain_label(self)
-        text.setWordWrap(True)
+        text = plain_label(self, wraps=True)
         text.setText(
             "The library, the planner and all other pages say what fits this machine. It need "
             "not be the one in front of you."
@@ -545,8 +542,7 @@ class MachineDialog(QtWidgets.QDialog):
         asked_of = plain_label(
             self, "Every model is planned with this, unless you change it in the planner:"
         )
-        self.refused = plain_label(self)
-        self.refused.setWordWrap(True)
+        self.refused = plain_label(self, wraps=True)
         self.refused.hide()
         colour_text(self.refused, warning=True)
         state.refused.connect(self._say)

@@ -325,9 +325,8 @@ def name_text(label: QLabel, name: str) -> None:
 
 def wrapped_label(parent: QWidget, name: str) -> QLabel:
     """Return a text of several lines that asks for no width of its own; see `name_text`."""
-    label = plain_label(parent)
+    label = plain_label(parent, wraps=True)
     name_text(label, name)
-    label.setWordWrap(True)
     label.setSizePolicy(as_high_as_wide(QtWidgets.QSizePolicy.Policy.Ignored))
     return label
 

@@ -283,9 +283,8 @@ class FieldStatus(QtWidgets.QWidget):
         self.numbers.clear()
 
     def _label(self, name: str) -> QtWidgets.QLabel:
-        label = plain_label(self)
+        label = plain_label(self, wraps=True)
         label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        label.setWordWrap(True)
         label.setAccessibleName(name)
         return label
 

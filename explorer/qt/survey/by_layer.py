@@ -321,8 +321,9 @@ class ByLayerPage(QWidget):
         self._connect()
 
     def _lay_out(self) -> None:
-        about = plain_label(self, ABOUT_SUMMED_ERRORS if self._session.compares else ABOUT_SUMS)
-        about.setWordWrap(True)
+        about = plain_label(
+            self, ABOUT_SUMMED_ERRORS if self._session.compares else ABOUT_SUMS, wraps=True
+        )
         about.setContentsMargins(*NOTE)
         lower = QWidget(self)
         column(row(self.sums, 1, margins=NOTE), (self.table, 1), (self.hint, 1), about, of=lower)

@@ -295,8 +295,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         self.plan_inputs: Callable[[Document], PlanInputs | None] = lambda _document: None
         self.estimate: WhatIfEstimate | None = None
         self.controls = WhatIfControls(self)
-        self.note = plain_label(self)
-        self.note.setWordWrap(True)
+        self.note = plain_label(self, wraps=True)
         self.note.setContentsMargins(*NOTE)
         self.note.setAccessibleName("What errors are measured against")
         self.progress = RestingLine(self)

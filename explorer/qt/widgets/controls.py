@@ -88,8 +88,7 @@ LONGEST_READOUT: Final = 1024
 
 def readout(owner: QWidget, lines: int, name: str = "Under the pointer") -> QLabel:
     """Return the text below a picture, always so many lines high: the picture must not jump."""
-    label = plain_label(owner)
-    label.setWordWrap(True)
+    label = plain_label(owner, wraps=True)
     label.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft)
     label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
     label.setFixedHeight(lines * label.fontMetrics().lineSpacing() + 4)

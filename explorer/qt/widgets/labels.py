@@ -45,18 +45,18 @@ class _PlainLabel(QLabel):
         return super().minimumSizeHint().boundedTo(_LARGEST)
 
 
-def plain_label(parent: QWidget | None, text: str = "") -> QLabel:
-    """Return a label that shows markup as text."""
+def plain_label(parent: QWidget | None, text: str = "", *, wraps: bool = False) -> QLabel:
+    """Return a label that shows markup as text; `wraps`: in as many lines as it needs."""
     label = _PlainLabel(text, parent)
     label.setTextFormat(Qt.TextFormat.PlainText)
+    label.setWordWrap(wraps)
     return label
 
 
 def text_label(text: str, parent: QWidget, size: TextSize = TextSize.BODY) -> QLabel:
     """Return a plain label of several lines, to be selected and copied."""
-    label = plain_label(parent, text)
+    label = plain_label(parent, text, wraps=True)
     label.setTextInteractionFlags(SELECTABLE)
-    label.setWordWrap(True)
     if size is not TextSize.BODY:
         style_text(label, size)
     return label
@@ -103,9 +103,8 @@ def facts_form(facts: Iterable[Line], parent: QWidget) -> QFormLayout:
 
 def centred_label(parent: QWidget) -> QLabel:
     """Return a plain label of several lines for the middle of an area."""
-    label = plain_label(parent)
+    label = plain_label(parent, wraps=True)
     label.setAlignment(Qt.AlignmentFlag.AlignCenter)
-    label.setWordWrap(True)
     return label
 
 
@@ -274,10 +273,8 @@ class FigureTile(Tile):
             palette = value.palette()
             palette.setColor(QtGui.QPalette.ColorRole.WindowText, QtGui.QColor(colour))
             value.setPalette(palette)
-        small = plain_label(self, shorten(plain_text(detail), _LONGEST_DETAIL))
-        style_text(small, TextSize.CAPTION)
-        small.setWordWrap(True)
-        small.setTextInteractionFlags(SELECTABLE)
+        short = shorten(plain_text(detail), _LONGEST_DETAIL)
+        small = text_label(short, self, TextSize.CAPTION)
         small.setForegroundRole(QtGui.QPalette.ColorRole.PlaceholderText)
         edge = Space.GROUP
         parts = title, value, small, 1

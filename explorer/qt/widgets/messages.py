@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QApplication, QFrame, QScrollArea, QToolButton, QW
 from explorer.qt.theme import Space, TextSize, style_text, warning_colour
 from explorer.qt.widgets.building import column, copy_text, row
 from explorer.qt.widgets.controls import Slot, button
-from explorer.qt.widgets.labels import SELECTABLE, ElidedLabel, plain_label
+from explorer.qt.widgets.labels import ElidedLabel, plain_label, text_label
 from explorer.text import integer_text, plain_text, shorten
 
 _LONGEST: Final = 1000  # the details have all of it
@@ -48,9 +48,7 @@ class Message(QFrame):
         self.sign = plain_label(self, "✘")
         style_text(self.sign, TextSize.SECTION)
         self.sign.setAccessibleName("Error")
-        self.label = plain_label(self)
-        self.label.setWordWrap(True)
-        self.label.setTextInteractionFlags(SELECTABLE)
+        self.label = text_label("", self)
         self.label.setAccessibleName("Message")
         tip = "Copy the message with all that is known, for a report"
         self.copy = _flat_button(self, "Copy details", tip, partial(copy_text, text.details))

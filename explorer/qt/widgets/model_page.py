@@ -12,7 +12,7 @@ from explorer.qt.document import Document
 from explorer.qt.jobs import Job, Work
 from explorer.qt.services import Services
 from explorer.qt.widgets.building import LINE, Part, column
-from explorer.qt.widgets.labels import SELECTABLE, plain_label
+from explorer.qt.widgets.labels import text_label
 from explorer.qt.widgets.pages import ReadingPage, Request
 from explorer.qt.widgets.progress import ProgressLine
 from explorer.qt.widgets.table_model import TableModel
@@ -44,10 +44,8 @@ class ModelPage(ReadingPage[Result]):
         self.document: Document | None = None
         self.app = app
         self._known: WeakKeyDictionary[Document, dict[Hashable, Result]] = WeakKeyDictionary()
-        self.about = plain_label(self)
-        self.about.setWordWrap(True)
+        self.about = text_label("", self)
         self.about.setContentsMargins(*LINE)
-        self.about.setTextInteractionFlags(SELECTABLE)
         column(self.about, (self.build(), 1), of=self.content)
         self.progress = ProgressLine(self) if self.long else None
         if self.progress is not None:
