@@ -19,7 +19,7 @@ from explorer.planner.engines.llama_cpp.allocation import Allocation, Settings, 
 from explorer.planner.engines.llama_cpp.header import Header
 from explorer.planner.engines.registry import ENGINES
 from explorer.planner.inputs import PlanInputs, header_to_plan
-from explorer.planner.plans import Level
+from explorer.planner.plans import Level, Plan
 from tests.planner.models import DATA, header_model, module_of, packed
 
 _GOLDEN = {
@@ -223,6 +223,26 @@ def test_what_turns_positions_lies_on_each_gpu_and_leaves_no_layer_to_the_cpu(
         verdict = ENGINES["llama.cpp"].plan(asked.request(header, {})).verdict
         assert (verdict.gpu_layers, verdict.expert_layers) == (layers or 7, 0)
         assert (verdict.level is Level.FITS) == (layers is None)
+
+
+def test_a_macs_cpu_has_what_its_gpu_leaves(tmp_path: Path) -> None:
+    described = _FAMILIES["llama"]
+    path = tmp_path / "llama.gguf"
+    maker = module_of(DATA / "make_backends.py")
+    maker.write_header(path, described["metadata"], described["tensors"])
+
+    def verdict(total: int) -> Plan:
+        mac = Device("0", "Metal", 8 << 30, total=total)
+        asked = PlanInputs(planner.Settings(context=32768, num_gpu=3), devices=(mac,))
+        return ENGINES["llama.cpp"].plan(asked.request(header, {}))
+
+    with open_model(path) as model:
+        header = header_to_plan(model)
+        both = verdict(64 << 30).holdings
+        needed = sum(held.total for held in both)
+        assert [held.free for held in both] == [8 << 30, (64 << 30) - both[0].total]
+        assert verdict(needed).verdict.level is Level.PARTLY
+        assert verdict(needed - 1).verdict.level is Level.NOT
 
 
 def test_a_gemma_3n_that_lacks_something_has_an_upper_limit_alone() -> None:

@@ -162,9 +162,16 @@ class Outcome(Details):
             )
             for i, device in enumerate(self.devices)
         ]
-        host = self.request.host
-        free = None if host is None or host.macos else host.free + host.swap
+        free = self._main_memory(sum(held.total for held in gpus))
         return (*gpus, self._held(None, "cpu", HOST_BUFFERS, NOTHING, free))
+
+    def _main_memory(self, taken: int) -> int | None:
+        """Return the free bytes of main memory: of a Mac what its GPU leaves of the one it has."""
+        mac = next((one for one in self.devices if one.library == "Metal"), None)
+        if mac is not None:
+            return max(0, mac.capacity_bytes - taken)
+        host = self.request.host
+        return None if host is None or host.macos else host.free + host.swap
 
     def reserve(self, number: int) -> Range:
         """Return the bytes of a GPU that no buffer has: as asked for, else as others saw it."""
