@@ -485,6 +485,8 @@ def _main_bar(plan: Plan, host: Host | None) -> Bar:
     if found.expert_layers:
         layers.append(f"{found.part} of {counted(found.expert_layers, 'layer')}")
     if host is not None:
+        if held.free not in (None, host.free + host.swap):  # a Mac's: what its GPU leaves
+            host = replace(host, free=held.free, swap=0)
         capacity = host.free + host.swap
         parts += (MemoryPart(Kind.FREE, max(0, host.free - held.total)),)
         if host.swap:

@@ -14,12 +14,13 @@ import pytest
 from explorer import planner
 from explorer.errors import PlanError
 from explorer.formats import open_model
-from explorer.planner import Device
+from explorer.planner import Device, Host
 from explorer.planner.engines.llama_cpp.allocation import Allocation, Settings, allocate
 from explorer.planner.engines.llama_cpp.header import Header
 from explorer.planner.engines.registry import ENGINES
 from explorer.planner.inputs import PlanInputs, header_to_plan
 from explorer.planner.plans import Level, Plan
+from explorer.present.plan import memory_bars
 from tests.planner.models import DATA, header_model, module_of, packed
 
 _GOLDEN = {
@@ -241,6 +242,8 @@ def test_a_macs_cpu_has_what_its_gpu_leaves(tmp_path: Path) -> None:
         both = verdict(64 << 30).holdings
         needed = sum(held.total for held in both)
         assert [held.free for held in both] == [8 << 30, (64 << 30) - both[0].total]
+        bars = memory_bars(verdict(64 << 30), Host(22 << 30, 2 << 30))  # of another machine
+        assert [bar.capacity for bar in bars] == [held.free for held in both]
         assert verdict(needed).verdict.level is Level.PARTLY
         assert verdict(needed - 1).verdict.level is Level.NOT
 
