@@ -41,7 +41,7 @@ from explorer.present.what_if import (
 )
 from explorer.text import bits_text, bytes_text, integer_text, plain_text
 
-_MOST_TASKS: Final = 1 << 24  # of which the errors are held: all
+_MOST_TASKS: Final = 1 << 24  # whose errors are held: more than any model has
 _SHOWN_ROLES: Final = 3  # recipes up to which each is shown by role
 
 

@@ -107,7 +107,7 @@ class Measured:
     others: tuple[str, ...] = ()  # what takes memory there that no plan of vLLM has
 
     def contradicted(self, known: Facts) -> str | None:
-        """Return a fact that is another one in a model of which these are known, if there is."""
+        """Return a stated fact that contradicts what is known of a model, if there is one."""
         for fact, (least, most) in self.stated.items():
             if fact in known and (most < known[fact][0] or least > known[fact][1]):
                 return fact

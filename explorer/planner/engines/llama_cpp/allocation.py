@@ -241,7 +241,7 @@ def _allocate(
         placement = _placement(header, settings, places)
         usual = flash_attention or (settings.type_k, settings.type_v) == ("f16", "f16")
         was_compared = not settings.devices or backend.knows(
-            settings.build, header.rules.recurrent, usual=usual
+            settings.build, header.rules.recurrent, usual=usual, is_whole=placement.is_whole
         )
         was_compared &= knows_graph(settings.build, header.architecture)
         accuracy, computes = compute_buffers(

@@ -34,23 +34,28 @@ class Backend(NamedTuple):
     wide_experts: bool = False  # multiplies those of experts with what does not fit into f16
     # of computation (`reordering`), or as the graph has it; "cuda": with what is fused (`fusing`)
     order: Literal["graph", "cuda", "vulkan", "metal"] = "cuda"
-    # Whether the host is a Mac, whose CPU and Accelerate leave little to the GPU (`compute`): they
-    # were not run, so only models that lie on the GPU as a whole are known
-    is_mac: bool = False
     compared_since: int = _NEVER  # the first build whose compute buffers are those of a real run
     scans: Scans | None = Scans(16, (96, 128, 256))  # None: of all
 
-    def knows(self, build: int, recurrent: str | int, *, usual: bool) -> bool:
+    @property
+    def is_mac(self) -> bool:
+        """Whether the host is a Mac, whose CPU and Accelerate leave little to the GPU (`metal`)."""
+        return self.order == "metal"
+
+    def knows(self, build: int, recurrent: str | int, *, usual: bool, is_whole: bool) -> bool:
         """Return whether the compute buffers of such a model are those of a build's real run.
 
         In another order than the graph's those of Mamba layers alone, with scans or a cache on the
         CPU, are not in all; nor with Vulkan those of attention with neither a kernel nor a cache of
-        f16.
+        f16. A Mac's CPU was not run, so only what lies on its GPU as a whole is known.
 
         Args:
             usual: Whether attention has a kernel, or the cache is of f16.
+            is_whole: Whether one GPU has all weights but the input's.
         """
-        is_known = self.order == "cuda" or (recurrent != "all" and (usual or self.order == "metal"))
+        is_known = self.order == "cuda" or (
+            recurrent != "all" and (is_whole if self.is_mac else usual)
+        )
         return build >= self.compared_since and is_known
 
 
@@ -76,7 +81,6 @@ _BACKENDS: Final[Mapping[str, Backend]] = MappingProxyType(
             scratch="metal",
             wide_experts=True,
             order="metal",
-            is_mac=True,
             compared_since=11434,  # before, products were not computed with what is added to them
             scans=None,
         ),

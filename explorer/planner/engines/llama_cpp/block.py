@@ -94,8 +94,8 @@ class Placement:
 
     @property
     def is_whole(self) -> bool:
-        """Whether one GPU, if there is any, has all weights but the input's."""
-        return not self.gpus or (self.gpus == 1 and self.offloaded and not self.moved)
+        """Whether one GPU has all weights but the input's."""
+        return self.gpus == 1 and self.offloaded and not self.moved
 
     @property
     def any_on_host(self) -> bool:

@@ -28,16 +28,13 @@ from explorer.planner.engines.llama_cpp.graph import (
 )
 from explorer.planner.engines.llama_cpp.header import Header
 from explorer.planner.engines.llama_cpp.kernels import lacks_kernel
-from explorer.planner.engines.llama_cpp.metal import add_scratch, concurrent
+from explorer.planner.engines.llama_cpp.metal import add_scratch, concurrent, stays_on_cpu
 from explorer.planner.engines.llama_cpp.reordering import reordered, with_parts
 
 _REMEMBERED: Final = 256  # results of a model
 _LIMITS: Final = {"exact": (99, 101), "band": (90, 110), "unknown architecture": (70, 145)}
 """Per cent of the figure, as measured (docs/planner.md)."""
 _OFFLOADED_ROWS: Final = 32  # from which on a GPU computes with weights of the host
-_KEPT_BY_MAC: Final = frozenset(("Q4_0", "Q4_K", "Q5_K", "Q6_K", "Q8_0", "IQ4_NL", "MXFP4"))
-"""What the CPU of a Mac keeps in another order (`repack.cpp`)."""
-_ACCELERATED: Final = 32  # rows and columns of matrices that Accelerate multiplies, at least
 _COPIES: Final = 4  # of what crosses, where devices work in a pipeline
 _REPEATED: Final = 4  # after so many like blocks memory is as after any number
 _SWINGS: Final = 2  # in some models only every second block leaves it so: those with Mamba 2
@@ -72,7 +69,6 @@ def compute_buffers(
     devices of a kind that was not compared nothing is exact.
     """
     accuracy = header.rules.accuracy
-    was_compared = was_compared and (placement.is_whole or not batch.backend.is_mac)
     if accuracy == "exact" and not was_compared:
         accuracy = "band"
     low, high = _LIMITS[accuracy]
@@ -306,22 +302,9 @@ def _of_stored(tensor: Tensor, host: int, backend: Backend) -> int:
             if tensor.on_host:
                 return host if place == host else -1
             is_many = place == host > 0 and tensor.rows >= _OFFLOADED_ROWS
-            is_taken = is_many and not (backend.is_mac and _stays_on_mac(tensor, source))
+            is_taken = is_many and not (backend.is_mac and stays_on_cpu(tensor, source))
             return 0 if is_taken else place
     return -1
-
-
-def _stays_on_mac(tensor: Tensor, weights: Tensor) -> bool:
-    """Return whether a Mac's CPU computes with weights that it has, for however many rows.
-
-    Metal takes over nothing but products (`ggml-metal.cpp`), Accelerate those that are large enough
-    (`ggml-blas.cpp`), and the CPU keeps some types in an order of its own (`repack.cpp`).
-    """
-    if tensor.op not in ("mul_mat", "mul_mat_id") or weights.kind in _KEPT_BY_MAC:
-        return True
-    seen = tensor.sources[1]
-    large = min(*tensor.extent[:2], seen.extent[0]) >= _ACCELERATED
-    return tensor.op == "mul_mat" and large and seen.plain
 
 
 def _spread(nodes: Sequence[Tensor], skipped: int, host: int) -> None:
@@ -341,13 +324,12 @@ def _unchanged(split: list[Tensor], _device: int) -> list[Tensor]:
 
 def _reordered(host: int, nodes: Sequence[Tensor], batch: Batch) -> _Order:
     """Return what puts the nodes of a split on a GPU into another order."""
-    is_metal = batch.backend.order == "metal"
-    uses = _uses(nodes) if is_metal else {}
+    uses = _uses(nodes) if batch.backend.is_mac else {}
 
     def order(split: list[Tensor], device: int) -> list[Tensor]:
         if device == host:
             return split
-        if is_metal:
+        if batch.backend.is_mac:
             return concurrent(split, uses, _dependency, batch.revision)
         return reordered(split, _dependency)
 
@@ -385,7 +367,7 @@ def _split(
                 split = []
             device, has_copies = tensor.backend, False
         for index, source in enumerate(tensor.sources):
-            place = (source if source.root is None else source.root).place
+            place = source.base.place
             if (source.backend if place < 0 else place) == device:
                 continue  # it can be read where it lies
             key = id(source), device

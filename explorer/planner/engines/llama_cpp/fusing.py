@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from explorer.planner.engines.llama_cpp.builds import Revision
-from explorer.planner.engines.llama_cpp.graph import Tensor, is_closed
+from explorer.planner.engines.llama_cpp.graph import Tensor, is_closed, weighs_experts
 
 _MOST_SUMMED: Final = 15  # experts that are weighted and added at once
 _MOST_CHOSEN_FROM: Final = 512  # experts, a power of two,
@@ -114,12 +114,11 @@ class Fusing:
     def _sum_at(self, nodes: Sequence[Tensor], i: int) -> int:
         """Return how many nodes weight experts and add them up; 0 if these do not."""
         product = nodes[i]
-        experts, weights = product.sources
-        width, used, tokens, rest = product.extent
+        width, used, tokens, _ = product.extent
         count = 2 * used
         if not 2 <= used <= _MOST_SUMMED or i + count > len(nodes):
             return 0
-        if experts.extent != product.extent or weights.extent != (1, used, tokens, rest):
+        if not weighs_experts(product):
             return 0
         behind = nodes[i + 1 : i + count]
         views, sums = behind[:used], behind[used:]

@@ -87,6 +87,11 @@ class Tensor:
         self.in_place = op in _IN_PLACE
 
     @property
+    def base(self) -> Tensor:
+        """The tensor that holds the elements: itself, but of views and of writes into a cache."""
+        return self if self.root is None else self.root
+
+    @property
     def rows(self) -> int:
         """How large a batch the operation is, for the choice of its device (`ggml-cuda.cu`)."""
         match self.op:
@@ -220,6 +225,26 @@ def get_rows(table: Tensor, chosen: Tensor) -> Tensor:
 def _extent(given: tuple[int, ...]) -> Extent:
     a, b, c, d = (*given, 1, 1, 1)[:4]
     return a, b, c, d
+
+
+def read_by(nodes: Sequence[Tensor]) -> list[Tensor]:
+    """Return what nodes read that none of those before them made, each once."""
+    found: list[Tensor] = []
+    seen = set[int]()
+    for node in nodes:
+        for source in node.sources:
+            if id(source) not in seen:
+                seen.add(id(source))
+                found.append(source)
+        seen.add(id(node))
+    return found
+
+
+def weighs_experts(product: Tensor) -> bool:
+    """Return whether a product weighs what each expert made that a token chose."""
+    experts, weights = product.sources
+    _, used, tokens, rest = product.extent
+    return experts.extent == product.extent and weights.extent == (1, used, tokens, rest)
 
 
 def is_closed(nodes: Sequence[Tensor], outputs: Sequence[int], uses: Mapping[int, int]) -> bool:

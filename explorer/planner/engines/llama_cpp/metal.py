@@ -13,7 +13,14 @@ from itertools import pairwise
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from explorer.planner.engines.llama_cpp.builds import Revision
-from explorer.planner.engines.llama_cpp.graph import Tensor, elements, is_closed, padded
+from explorer.planner.engines.llama_cpp.graph import (
+    Tensor,
+    elements,
+    is_closed,
+    padded,
+    read_by,
+    weighs_experts,
+)
 from explorer.quantization import TENSOR_TYPES
 
 _MOST_AT_ONCE: Final = 16  # nodes
@@ -64,9 +71,8 @@ def _adds_to_product(chain: _Nodes) -> bool:
     matrix, rows = product.sources
     first, second = total.sources
     other = second if first is product else first
-    is_weight = (other if other.root is None else other.root).weights
     is_known = matrix.kind in _OF_FEW_ROWS and rows.width == other.width == total.width
-    return first is not second and is_known and not is_weight
+    return first is not second and is_known and not other.base.weights
 
 
 def _is_written(chain: _Nodes) -> bool:
@@ -86,11 +92,9 @@ def _is_choice(nodes: _Nodes) -> bool:
 
 def _is_weighted_sum(nodes: _Nodes) -> bool:
     product, used = nodes[0], len(nodes) // 2
-    experts, weights = product.sources
-    _, count, tokens, rest = experts.extent
     return (
-        count == used
-        and weights.extent == (1, used, tokens, rest)
+        product.extent[1] == used
+        and weighs_experts(product)
         and all(one.sources[0] is product for one in nodes[1 : used + 1])
     )
 
@@ -239,15 +243,7 @@ class _Split:
             )
             if length:
                 run = self._nodes[i : i + length]
-                inside = set[int]()
-                read: list[Tensor] = []
-                for node in run:
-                    for source in node.sources:
-                        if id(source) not in inside:
-                            inside.add(id(source))
-                            read.append(source)
-                    inside.add(id(node))
-                found[id(run[-1])] = read
+                found[id(run[-1])] = read_by(run)
             i += length or 1
         return found
 
@@ -337,12 +333,32 @@ def _touched(group: _Nodes) -> _Touched:
         (group, found.written, found.near_written),
     ):
         for tensor in tensors:
-            base = tensor if tensor.root is None else tensor.root
+            base = tensor.base
             exact.add(id(base))
             near.add(id(base))
             if base.behind is not None:
                 near.add(id(base.behind))
     return found
+
+
+# What it leaves to a Mac's CPU
+
+_KEPT_BY_CPU: Final = frozenset(("Q4_0", "Q4_K", "Q5_K", "Q6_K", "Q8_0", "IQ4_NL", "MXFP4"))
+"""Types that the CPU keeps in an order of its own (`repack.cpp`)."""
+_ACCELERATED: Final = 32  # rows and columns of matrices that Accelerate multiplies, at least
+
+
+def stays_on_cpu(tensor: Tensor, weights: Tensor) -> bool:
+    """Return whether a Mac's CPU computes with weights that it has, for however many rows.
+
+    Metal takes over nothing but products (`ggml-metal.cpp`), and Accelerate multiplies those that
+    are large enough (`ggml-blas.cpp`).
+    """
+    if tensor.op not in ("mul_mat", "mul_mat_id") or weights.kind in _KEPT_BY_CPU:
+        return True
+    seen = tensor.sources[1]
+    large = min(*tensor.extent[:2], seen.extent[0]) >= _ACCELERATED
+    return tensor.op == "mul_mat" and large and seen.plain
 
 
 # What it takes beside results
@@ -386,7 +402,7 @@ def attention_scratch(
     """
     q, keys, values = qkv
     length, rows, heads, streams = q.extent
-    is_one = is_one and kinds[1] != "F32"  # of which the graph makes a copy of its own
+    is_one = is_one and kinds[1] != "F32"  # such values are cast to a tensor of their own
     total = 2 * rows * streams
     for one, kind in ((keys, kinds[0]), (values, kinds[1])):
         is_copied = kind == "F32" or (copies and rows >= _COPIED_ROWS and kind not in _HALVES)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from explorer.planner.engines.llama_cpp.graph import Tensor, view
+from explorer.planner.engines.llama_cpp.graph import Tensor, read_by, view
 
 _WINDOW: Final = 20  # nodes that are looked at beyond the next one
 _PULLED: Final = 15  # nodes within which the next part of a pattern is looked for
@@ -103,19 +103,19 @@ class _Order:
         written, computed, read = dict[int, int](), dict[int, int](), dict[int, int]()
         found = []
         for i, node in enumerate(self.nodes):
-            bit, own = 1 << i, _base(node)
+            bit, own = 1 << i, id(node.base)
             needed = written.get(own, 0)
             for source in node.sources:
                 place = self.place.get(id(source))
                 if place is not None:
                     needed |= 1 << place
                 if not self.empty[i]:
-                    needed |= computed.get(_base(source), 0)
+                    needed |= computed.get(id(source.base), 0)
             if not self.empty[i]:
                 needed |= read.get(own, 0)
                 computed[own] = computed.get(own, 0) | bit
                 for source in node.sources:
-                    base = _base(source)
+                    base = id(source.base)
                     read[base] = read.get(base, 0) | bit
             written[own] = written.get(own, 0) | bit
             found.append(needed)
@@ -149,19 +149,10 @@ class _Order:
                 chosen = [*range(self.first, self.first + length)]
                 yield from (nodes[i] for i in chosen)
                 if chooses:
-                    yield from self._kept_until(chosen)
+                    yield from map(self.kept, read_by([nodes[i] for i in chosen]))
             for i in chosen:
                 self.left &= ~(1 << i)
             self.done.update(chosen)
-
-    def _kept_until(self, chosen: Sequence[int]) -> Iterator[Tensor]:
-        seen = set[int]()
-        for i in chosen:
-            for source in self.nodes[i].sources:
-                if id(source) not in seen:
-                    seen.add(id(source))
-                    yield self.kept(source)
-            seen.add(id(self.nodes[i]))
 
     def _together(self) -> list[int]:
         """Return the next node, and those behind it that need nothing that has no place yet."""
@@ -270,10 +261,6 @@ class _Order:
         if not between:
             self._take(seen, found)
             self._take(write, found)
-
-
-def _base(tensor: Tensor) -> int:
-    return id(tensor if tensor.root is None else tensor.root)
 
 
 def _fuses(unary: Tensor, other: Tensor, *, first: bool) -> bool:
